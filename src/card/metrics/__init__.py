@@ -1,0 +1,53 @@
+"""Metrics: pure functions of arrays, with their definitions. They know nothing of models."""
+
+from card.metrics.classification import (
+    CalibrationBins,
+    RiskCoverage,
+    TTest,
+    accuracy,
+    brier,
+    calibration_bins,
+    ece,
+    mce,
+    nll_proba,
+    paired_ttest,
+    pavpu,
+    risk_coverage,
+)
+from card.metrics.regression import (
+    crps,
+    crps_quantiles,
+    nll,
+    nll_paper,
+    picp,
+    pit,
+    piw,
+    qice,
+    qice_pit,
+    rmse,
+)
+
+__all__ = [
+    "CalibrationBins",
+    "RiskCoverage",
+    "TTest",
+    "accuracy",
+    "brier",
+    "calibration_bins",
+    "crps",
+    "crps_quantiles",
+    "ece",
+    "mce",
+    "nll",
+    "nll_paper",
+    "nll_proba",
+    "paired_ttest",
+    "pavpu",
+    "picp",
+    "pit",
+    "piw",
+    "qice",
+    "qice_pit",
+    "risk_coverage",
+    "rmse",
+]
