@@ -1,0 +1,185 @@
+"""The denoiser: what is the clean residual, given a noisy one and x?
+
+Both networks here read the row (x and f) once, into a context, and then the noisy residual and
+the noise level; what depends on the row alone is never computed per draw or per step.
+
+`TableDenoiser` is the network of the paper: it predicts the noise eps from y_k = r_k + centre, f and
+x, with a learnable row per time step multiplied onto every layer.
+
+`UnitDenoiser` works at any noise level. For a residual of unit variance,
+
+    r_k = a r_0 + s eps,     r_0 = a r_k + s v,     v = s r_0 - a eps,
+
+and v has unit variance at every level, as has the input r_k: the network learns v. This is
+the preconditioning of Karras et al. (2022) for unit variance. A network that returns 0 leaves the
+prior N(0, 1) as it is, so training starts from the Gaussian around f and can only add to it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from card.nn import Linear, Table, normal, softplus, uniform
+from card.noise import Schedule
+from card.sample import Denoise
+
+
+class Denoiser(nn.Module, ABC):
+    """M networks that estimate r_0."""
+
+    @abstractmethod
+    def context(self, x: Tensor, f: Tensor, rngs: Sequence[Generator] | None = None) -> Tensor:
+        """What the rows x (M, N, D), f (M, N, K) contribute: (M, N, H). `rngs` while training."""
+
+    @abstractmethod
+    def at(self, context: Tensor, schedule: Schedule) -> Denoise:
+        """The estimate of r_0 for rows of this context, at the nodes of a schedule."""
+
+    @abstractmethod
+    def loss(self, r: Tensor, context: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        """Mean squared error per member (M,) at random noise levels, for clean residuals r (M, B, K)."""
+
+
+class TableDenoiser(Denoiser):
+    """The paper's network: 3 x [Linear * row of step k -> Softplus] -> Linear (CARD, Table 6a).
+
+    Parameters
+    ----------
+    mean_input
+        Whether f is an input of the network.
+    centred
+        Whether the prior is N(f, I), so that the network reads y_k = r_k + f; otherwise r is y itself.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_targets: int,
+        schedule: Schedule,
+        rngs: Sequence[Generator],
+        width: int = 128,
+        mean_input: bool = True,
+        centred: bool = True,
+    ) -> None:
+        super().__init__()
+        self.schedule, self.n_targets = schedule, n_targets
+        self.mean_input, self.centred, self.width = mean_input, centred, width
+        n_in = n_targets + n_targets * mean_input + n_features
+        self.first = Linear(n_in, width, rngs)
+        self.hidden = nn.ModuleList(Linear(width, width, rngs) for _ in range(2))
+        self.last = Linear(width, n_targets, rngs)
+        self.times = Table(schedule.n_steps + 1, 3 * width, rngs)
+
+    def context(self, x, f, rngs=None):
+        response, rest = self.first.weight.split([self.n_targets, self.first.weight.shape[1] - self.n_targets], 1)
+        row = torch.cat([f, x], dim=2) if self.mean_input else x
+        context = torch.baddbmm(self.first.bias, row, rest)
+        return torch.baddbmm(context, f, response) if self.centred else context
+
+    def noise(self, r: Tensor, context: Tensor, gates: Tensor) -> Tensor:
+        """eps, for noisy residuals r (M, B, K) at the times whose table rows are `gates` (M, B or 1, 3H)."""
+        one, two, three = gates.split(self.width, dim=-1)
+        h = softplus(torch.baddbmm(context, r, self.first.weight[:, : self.n_targets]) * one)
+        h = softplus(self.hidden[0](h) * two)
+        h = softplus(self.hidden[1](h) * three)
+        return self.last(h)
+
+    def at(self, context, schedule):
+        if schedule is not self.schedule:
+            raise ValueError("This network knows only the time steps it was trained on: pick nodes among them.")
+        alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
+
+        def denoise(r: Tensor, k: int) -> Tensor:
+            return (r - sigma[k] * self.noise(r, context, self.times.at(k))) / alpha[k]
+
+        return denoise
+
+    def loss(self, r, context, rngs):
+        k = self.antithetic_times(r.shape[1], rngs)
+        eps = normal(rngs, *r.shape[1:])
+        noisy = self.schedule.diffuse(r, eps, k)
+        return (self.noise(noisy, context, self.times(k)) - eps).square().mean(dim=(1, 2))
+
+    def antithetic_times(self, n: int, rngs: Sequence[Generator]) -> Tensor:
+        """(M, n) steps of 1..T: a uniform half and its mirror image."""
+        n_steps = self.schedule.n_steps
+        half = (uniform(rngs, n // 2 + 1) * n_steps).long().clamp(max=n_steps - 1)
+        return torch.cat([half, n_steps - 1 - half], dim=1)[:, :n] + 1
+
+
+class UnitDenoiser(Denoiser):
+    """Predicts v for residuals of unit variance; smooth features of log-SNR gate the layers.
+
+    The noise-to-signal ratio s / a of a training batch is log-normal: log ratio ~ N(centre, spread).
+    """
+
+    N_LEVEL_FEATURES = 12
+
+    def __init__(
+        self,
+        n_features: int,
+        n_targets: int,
+        rngs: Sequence[Generator],
+        width: int = 128,
+        dropout: float = 0.0,
+        level: tuple[float, float] = (-0.5, 1.5),
+    ) -> None:
+        super().__init__()
+        self.width, self.dropout, self.level = width, dropout, level
+        self.row = nn.ModuleList([Linear(n_features + n_targets, width, rngs), Linear(width, width, rngs)])
+        self.response = Linear(n_targets, width, rngs)
+        self.hidden = Linear(width, width, rngs)
+        self.gate = Linear(self.N_LEVEL_FEATURES, 2 * width, rngs, zero=True)
+        self.last = Linear(width, n_targets, rngs, zero=True)
+
+    def context(self, x, f, rngs=None):
+        h = functional.silu(self.row[0](torch.cat([f, x], dim=2)))
+        if rngs is not None and self.dropout > 0:
+            h = h * (uniform(rngs, *h.shape[1:]) >= self.dropout) / (1.0 - self.dropout)
+        return self.row[1](h)
+
+    def level_features(self, log_ratio: Tensor) -> Tensor:
+        """Smooth functions of log(s / a) (...,) -> (..., features): it, and bumps along it."""
+        centres = torch.linspace(-4.5, 3.5, self.N_LEVEL_FEATURES - 1).to(log_ratio)
+        bumps = torch.exp(-0.5 * ((log_ratio[..., None] - centres) / 0.8).square())
+        return torch.cat([log_ratio[..., None] / 4.0, bumps], dim=-1)
+
+    def velocity(self, r: Tensor, context: Tensor, gates: Tensor) -> Tensor:
+        """v, for noisy residuals r (M, B, K) and gates (M, B or 1, 2H)."""
+        one, two = gates.split(self.width, dim=-1)
+        h = functional.silu((self.response(r) + context) * (1.0 + one))
+        h = functional.silu(self.hidden(h) * (1.0 + two))
+        return self.last(h)
+
+    def at(self, context, schedule):
+        alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
+        log_ratio = -0.5 * schedule.log_snr[1:].float().to(context.device)
+        levels = self.level_features(log_ratio).expand(context.shape[0], -1, -1)
+        gates = self.gate(levels)
+
+        def denoise(r: Tensor, k: int) -> Tensor:
+            return alpha[k] * r + sigma[k] * self.velocity(r, context, gates[:, k - 1 : k])
+
+        return denoise
+
+    def loss(self, r, context, rngs):
+        n = r.shape[1]
+        strata = (torch.arange(n, device=r.device) + uniform(rngs, n)) / n
+        centre, spread = self.level
+        log_ratio = centre + spread * math.sqrt(2.0) * torch.erfinv((2.0 * strata - 1.0).clamp(-0.9999, 0.9999))
+        return self.loss_at(r, context, log_ratio, normal(rngs, *r.shape[1:]))
+
+    def loss_at(self, r: Tensor, context: Tensor, log_ratio: Tensor, eps: Tensor) -> Tensor:
+        """The loss at given levels log(s / a) (M, B) and noise (M, B, K)."""
+        ratio = log_ratio.exp()[..., None]
+        alpha = (1.0 + ratio.square()).rsqrt()
+        sigma = ratio * alpha
+        gates = self.gate(self.level_features(log_ratio))
+        error = self.velocity(alpha * r + sigma * eps, context, gates) - (sigma * r - alpha * eps)
+        return error.square().mean(dim=(1, 2))

@@ -1,0 +1,275 @@
+"""One training loop for any loss: members, averaged weights, early stopping, checkpoints.
+
+A loss is a function of a batch of rows, one list per member, to one number per member. Their sum
+is differentiated, gradients are clipped member by member and every member draws from generators
+of its own, so that members never meet: trained together they equal members trained alone.
+
+All randomness of an epoch comes from (member's seed, epoch): a run resumed from a checkpoint,
+which is taken between epochs, sees what the unbroken run would have seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from card.checkpoint import Stage, State
+from card.nn import Table
+from card.rows import RowAdam
+
+Loss = Callable[[Tensor, Sequence[Generator]], Tensor]
+Progress = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train: everything but the loss and the data."""
+
+    epochs: int
+    batch_size: int
+    lr: float = 1e-3
+    final_lr: float | None = None  # a cosine from lr to final_lr; constant when None
+    warmup: float = 0.0  # share of the steps over which the rate rises from 0
+    betas: tuple[float, float] = (0.9, 0.999)
+    amsgrad: bool = False
+    weight_decay: float = 0.0
+    clip: float | None = 1.0
+    ema: float | None = None  # decay of the averaged weights, which are the result
+    ema_warmup: bool = False
+    patience: int | None = None  # epochs without a better held-out loss before a member stops
+    evaluate_every: int = 1  # epochs
+
+    def rates(self, steps_per_epoch: int) -> np.ndarray:
+        """The learning rate of each step."""
+        steps = np.arange(1, self.epochs * steps_per_epoch + 1)
+        rising = max(1.0, self.warmup * len(steps))
+        rates = np.full(len(steps), self.lr)
+        if self.final_lr is not None:
+            time = np.clip((steps - rising) / max(1.0, len(steps) - rising), 0, 1)
+            rates = self.final_lr + (self.lr - self.final_lr) * (1 + np.cos(np.pi * time)) / 2
+        return rates * np.minimum(1.0, steps / rising) if self.warmup > 0 else rates
+
+
+@dataclass
+class Trace:
+    """What happened: held-out losses by evaluation (E, M), and each member's best epoch."""
+
+    best_epoch: Tensor
+    best_loss: Tensor
+    losses: list[Tensor] = field(default_factory=list)
+    epochs: int = 0
+
+
+def seed_of(*parts: int) -> int:
+    """A 63-bit seed from integers, well mixed and stable between platforms and releases."""
+    words = np.random.SeedSequence([int(part) & 0xFFFFFFFFFFFFFFFF for part in parts]).generate_state(2)
+    return int(words[0]) << 31 ^ int(words[1])
+
+
+def batches(rows: Tensor, batch_size: int, rngs: Sequence[Generator]) -> Iterator[Tensor]:
+    """Each member's rows (M, n) in an order of its own, cut into (M, B); the last may be shorter."""
+    n = rows.shape[1]
+    order = torch.stack([torch.randperm(n, generator=rng, device=rng.device) for rng in rngs])
+    yield from rows.to(order.device).gather(1, order).split(batch_size, dim=1)
+
+
+class Loop:
+    """The state of one training run: weights, optimiser, averages, the best so far."""
+
+    def __init__(self, module: nn.Module, n_members: int, n_rows: int, how: Training) -> None:
+        self.module, self.how, self.n_members = module, how, n_members
+        self.steps_per_epoch = math.ceil(n_rows / how.batch_size)
+        self.rates = how.rates(self.steps_per_epoch)
+        self.tables = {n: m for n, m in module.named_modules() if isinstance(m, Table)}
+        lazy = {id(table.weight) for table in self.tables.values()}
+        self.params = [p for p in module.parameters() if id(p) not in lazy]
+        optimiser = torch.optim.AdamW if how.weight_decay else torch.optim.Adam
+        self.adam = optimiser(
+            self.params,
+            lr=how.lr,
+            betas=how.betas,
+            amsgrad=how.amsgrad,
+            weight_decay=how.weight_decay,
+            fused=self.params[0].device.type in {"cpu", "cuda"},
+        )
+        self.ema = [p.detach().clone() for p in self.params] if how.ema is not None else None
+        for table in self.tables.values():
+            table.rows = RowAdam(table.weight, self.rates, how.betas, how.amsgrad, how.ema or 0.5)
+        self.step = 0
+        self.epoch = 0
+        device = self.params[0].device
+        self.trace = Trace(
+            best_epoch=torch.zeros(n_members, dtype=torch.long, device=device),
+            best_loss=torch.full((n_members,), math.inf, device=device),
+        )
+        self.best: State | None = None
+
+    def update(self, loss: Tensor) -> None:
+        """One step down the sum of the members' losses (M,)."""
+        loss.sum().backward()
+        scale = self._clip()
+        if self.how.final_lr is not None or self.how.warmup:
+            self.adam.param_groups[0]["lr"] = float(self.rates[self.step])
+        self.adam.step()
+        self.adam.zero_grad()
+        for table in self.tables.values():
+            assert table.rows is not None
+            table.rows.step(scale)
+        self.step += 1
+        if self.ema is not None:
+            torch._foreach_lerp_(self.ema, self.params, 1.0 - self._decay())
+
+    def _decay(self) -> float:
+        decay = self.how.ema or 0.0
+        return min(decay, (1 + self.step) / (10 + self.step)) if self.how.ema_warmup else decay
+
+    def _clip(self) -> Tensor:
+        """Scale each member's gradient to norm at most `clip`; the factors (M,)."""
+        grads = [p.grad for p in self.params if p.grad is not None]
+        rows = [table.rows.square_norm() for table in self.tables.values() if table.rows is not None]
+        if self.how.clip is None:
+            return torch.ones(self.n_members, device=grads[0].device)
+        square = torch.stack([g.flatten(1).square().sum(1) for g in grads] + rows).sum(0)
+        scale = (self.how.clip / (square.sqrt() + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
+        return scale
+
+    def weights(self) -> State:
+        """The result so far by parameter name: averaged weights where there are any."""
+        names = {id(p): name for name, p in self.module.named_parameters()}
+        dense = self.ema if self.ema is not None else self.params
+        state = {names[id(p)]: value.detach() for p, value in zip(self.params, dense, strict=True)}
+        for name, table in self.tables.items():
+            assert table.rows is not None
+            table.rows.finish()
+            state[f"{name}.weight"] = table.rows.ema if self.how.ema is not None else table.rows.weight
+        return state
+
+    def judge(self, held_out: Callable[[], Tensor]) -> bool:
+        """Keep what is best for each member; True when every member has stopped."""
+        now = {name: value.detach().clone() for name, value in self.module.named_parameters()}
+        current = {name: value.clone() for name, value in self.weights().items()}
+        self._put(current)
+        with torch.no_grad():
+            loss = held_out()
+        self._put(now)
+        trace, patience = self.trace, self.how.patience or math.inf
+        trace.losses.append(loss)
+        alive = self.epoch - trace.best_epoch <= patience
+        better = (loss < trace.best_loss) & alive
+        if self.best is None:
+            self.best = current
+        for name, value in current.items():
+            self.best[name][better] = value[better]
+        trace.best_loss[better] = loss[better]
+        trace.best_epoch[better] = self.epoch
+        return not bool((self.epoch - trace.best_epoch <= patience).any())
+
+    def _put(self, state: State) -> None:
+        with torch.no_grad():
+            for name, value in self.module.named_parameters():
+                value.copy_(state[name])
+
+    def finish(self) -> Trace:
+        """Leave the result in the module."""
+        self._put(self.best if self.best is not None else self.weights())
+        for table in self.tables.values():
+            table.rows = None
+        self.trace.epochs = self.epoch
+        return self.trace
+
+    def state(self) -> State:
+        state: State = {"epoch": torch.tensor(self.epoch), "step": torch.tensor(self.step)}
+        state |= {"best_epoch": self.trace.best_epoch, "best_loss": self.trace.best_loss}
+        if self.trace.losses:
+            state["losses"] = torch.stack(self.trace.losses)
+        state |= {f"param.{i}": p.detach() for i, p in enumerate(self.params)}
+        for i, p in enumerate(self.params):
+            state |= {f"adam.{i}.{name}": value for name, value in self.adam.state[p].items()}
+        state |= {f"ema.{i}": value for i, value in enumerate(self.ema or [])}
+        state |= {f"best.{name}": value for name, value in (self.best or {}).items()}
+        for name, table in self.tables.items():
+            assert table.rows is not None
+            state |= {f"table.{name}.{key}": value for key, value in table.rows.snapshot().items()}
+        return state
+
+    def load(self, state: State) -> None:
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.trace.best_epoch.copy_(state["best_epoch"])
+        self.trace.best_loss.copy_(state["best_loss"])
+        if "losses" in state:
+            self.trace.losses = list(state["losses"])
+        for i, p in enumerate(self.params):
+            p.data.copy_(state[f"param.{i}"])
+            self.adam.state[p] = {key: value.to(p.device) for key, value in _under(state, f"adam.{i}.").items()}
+            if self.ema is not None:
+                self.ema[i].copy_(state[f"ema.{i}"])
+        best = _under(state, "best.")
+        self.best = {name: value.to(self.params[0].device) for name, value in best.items()} or None
+        for name, table in self.tables.items():
+            assert table.rows is not None
+            table.rows.load(_under(state, f"table.{name}."))
+
+
+def _under(state: State, prefix: str) -> State:
+    return {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+
+
+def train(
+    module: nn.Module,
+    loss: Loss,
+    rows: Tensor,
+    seeds: Sequence[int],
+    how: Training,
+    held_out: Callable[[], Tensor] | None = None,
+    stage: Stage | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Train the members of `module` in place.
+
+    Parameters
+    ----------
+    module
+        M networks with a leading member axis on every parameter.
+    loss
+        (rows (M, B), generators (M)) -> one loss per member (M,).
+    rows
+        (M, n) numbers of the rows that each member learns from.
+    seeds
+        One per member.
+    held_out
+        The held-out loss (M,) of the weights in the module; with it, each member's best are kept.
+    stage
+        Where to keep checkpoints; a run found there is continued.
+    progress
+        Called after each epoch with steps done, steps in all and the mean loss.
+    """
+    device = next(module.parameters()).device
+    loop = Loop(module, len(rows), rows.shape[1], how)
+    saved = stage.load() if stage is not None else None
+    if saved is not None:
+        loop.load(saved)
+    stopped = saved is not None and "done" in saved
+    while loop.epoch < how.epochs and not stopped:
+        rngs = [Generator(device).manual_seed(seed_of(seed, loop.epoch)) for seed in seeds]
+        total = torch.zeros((), device=device)
+        for batch in batches(rows, how.batch_size, rngs):
+            losses = loss(batch, rngs)
+            total += losses.detach().mean()
+            loop.update(losses)
+        loop.epoch += 1
+        if held_out is not None and (loop.epoch % how.evaluate_every == 0 or loop.epoch == how.epochs):
+            stopped = loop.judge(held_out)
+        if progress is not None:
+            progress(loop.step, len(loop.rates), float(total) / loop.steps_per_epoch)
+        if stage is not None:
+            stage.save(loop.state)
+    if stage is not None:
+        stage.save(lambda: loop.state() | {"done": torch.ones(())}, force=True)
+    return loop.finish()
