@@ -1,0 +1,115 @@
+"""Each picture shows the numbers it claims to show."""
+
+import sys
+
+import numpy as np
+import pytest
+from gaussians import Gaussians
+from scipy.stats import norm
+
+from card import plots
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_fan_chart_draws_the_median_along_x_and_a_band_for_each_coverage():
+    x = np.array([3.0, 1.0, 2.0])
+    ax = plots.fan_chart(x, Gaussians(10 * x, 1.0), y=10 * x, coverages=[0.5, 0.9])
+    (median,) = ax.lines
+    np.testing.assert_allclose(median.get_xydata(), [[1, 10], [2, 20], [3, 30]])
+    wide, narrow, points = ax.collections
+    edge = norm.ppf(0.95)
+    assert wide.get_paths()[0].get_extents().ymin == pytest.approx(10 - edge)
+    assert wide.get_paths()[0].get_extents().ymax == pytest.approx(30 + edge)
+    assert narrow.get_paths()[0].get_extents().ymax == pytest.approx(30 + norm.ppf(0.75))
+    np.testing.assert_array_equal(points.get_offsets(), np.column_stack([x, 10 * x]))
+
+
+def test_density_draws_the_predicted_density_and_marks_the_observed_value():
+    ax = plots.density(Gaussians([0.0, 5.0], [1.0, 2.0]), row=1, y=9.0)
+    curve, mean, observed = ax.lines
+    t, p = curve.get_data()
+    np.testing.assert_allclose(p, norm.pdf(t, 5, 2))
+    assert np.trapezoid(p, t) == pytest.approx(0.996, abs=3e-3)
+    assert mean.get_xdata()[0] == 5
+    assert observed.get_xdata()[0] == 9
+
+
+def test_ridges_have_equal_heights_and_the_first_row_is_on_top():
+    ax = plots.density_ridge(Gaussians([0.0, 1.0, 2.0], [1.0, 0.2, 3.0]), y=[0, 1, 2], labels=list("abc"))
+    ridges = [line.get_ydata() for line in ax.lines[0:6:2]]
+    np.testing.assert_allclose([r.max() - base for r, base in zip(ridges, (2, 1, 0), strict=True)], 1.6)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b", "a"]
+
+
+def test_pit_bars_count_every_row(rng):
+    values = rng.random(1000)
+    ax = plots.pit(values, n_bins=10)
+    assert [bar.get_height() for bar in ax.containers[0]] == np.histogram(values, 10, (0, 1))[0].tolist()
+
+
+def test_coverage_curve_is_the_share_of_rows_inside_the_central_interval():
+    values = norm.cdf(np.random.default_rng(0).normal(0, 2, 4000))  # a forecaster whose std is half the truth
+    ax = plots.coverage_curve(values)
+    nominal, observed = ax.lines[-1].get_data()
+    at_90 = observed[np.isclose(nominal, 0.9)][0]
+    assert at_90 == pytest.approx(2 * norm.cdf(norm.ppf(0.95) / 2) - 1, abs=0.02)
+    assert observed[-1] == 1
+
+
+def test_qice_bars_are_percent():
+    ax = plots.qice_bars([0.2, 0.3, 0.5], n_rows=50)
+    assert [bar.get_height() for bar in ax.containers[0]] == pytest.approx([20, 30, 50])
+
+
+def test_misses_stand_out_in_the_picture_of_intervals():
+    y, mean = np.array([0.0, 5.0, 2.0]), np.array([0.0, 1.0, 2.0])
+    ax = plots.intervals_vs_observed(y, mean, mean - 1, mean + 1)
+    _, _, inside, outside = ax.collections
+    np.testing.assert_array_equal(inside.get_offsets(), [[0, 0], [2, 2]])
+    np.testing.assert_array_equal(outside.get_offsets(), [[1, 5]])
+
+
+def test_a_long_table_is_thinned_evenly():
+    y = np.arange(1000.0)
+    ax = plots.intervals_vs_observed(y, y, y - 1, y + 1, max_rows=11)
+    shown = ax.collections[2].get_offsets()[:, 1]
+    assert len(shown) == 11
+    assert (shown[0], shown[-1]) == (0, 999)
+
+
+def test_reliability_points_are_the_bins_with_rows():
+    proba = np.array([[0.95, 0.05], [0.95, 0.05], [0.35, 0.65]])
+    ax = plots.reliability_diagram(np.array([0, 1, 1]), proba)
+    np.testing.assert_allclose(ax.collections[-1].get_offsets(), [[0.65, 1.0], [0.95, 0.5]])
+
+
+def test_risk_coverage_ends_at_the_error_rate():
+    ax = plots.risk_coverage([True, True, False, True], [0.9, 0.8, 0.2, 0.7])
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [0, 0, 0, 25])
+
+
+def test_parts_are_drawn_as_standard_deviations():
+    ax = plots.uncertainty_parts([4.0, 9.0], [1.0, 0.0])
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[2, 1], [3, 0]])
+
+
+def test_the_largest_effect_is_on_top():
+    ax = plots.column_effects(["a", "b", "c"], [1.0, 3.0, 2.0])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "c", "b"]
+
+
+def test_every_picture_draws_on_the_axes_it_is_given():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    assert plots.pit([0.1, 0.9], ax=ax) is ax
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'card-diffusion\[plots\]'"):
+        plots.pit([0.5])
