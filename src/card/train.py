@@ -23,6 +23,7 @@ from card.nn import Table
 from card.rows import RowAdam
 
 Loss = Callable[[Tensor, Sequence[Generator]], Tensor]
+HeldOut = Callable[[int], Tensor]
 Progress = Callable[[int, int, float], None]
 
 
@@ -151,13 +152,13 @@ class Loop:
             state[f"{name}.weight"] = table.rows.ema if self.how.ema is not None else table.rows.weight
         return state
 
-    def judge(self, held_out: Callable[[], Tensor]) -> bool:
+    def judge(self, held_out: HeldOut) -> bool:
         """Keep what is best for each member; True when every member has stopped."""
         now = {name: value.detach().clone() for name, value in self.module.named_parameters()}
         current = {name: value.clone() for name, value in self.weights().items()}
         self._put(current)
         with torch.no_grad():
-            loss = held_out()
+            loss = held_out(self.epoch)
         self._put(now)
         trace, patience = self.trace, self.how.patience or math.inf
         trace.losses.append(loss)
@@ -227,7 +228,7 @@ def train(
     rows: Tensor,
     seeds: Sequence[int],
     how: Training,
-    held_out: Callable[[], Tensor] | None = None,
+    held_out: HeldOut | None = None,
     stage: Stage | None = None,
     progress: Progress | None = None,
 ) -> Trace:
@@ -244,7 +245,7 @@ def train(
     seeds
         One per member.
     held_out
-        The held-out loss (M,) of the weights in the module; with it, each member's best are kept.
+        (epoch) -> the held-out loss (M,) of the weights now in the module; each member's best are kept.
     stage
         Where to keep checkpoints; a run found there is continued.
     progress
