@@ -1,0 +1,165 @@
+"""The fitted thing: codec + mean + denoiser, and the ways to a predicted distribution.
+
+In the model's coordinates a response is z = c_m(x) + scale * r. Its centre is the mean model's f, or 0
+for the prior N(0, I); r is the residual that the diffusion draws. With M fold models f_1..f_M of
+average f, member m is centred at
+
+    c_m = f + (f_m - f) / sqrt(M - 1),
+
+so that the members spread by the variance of the average f and not by that of a single model: this
+is the epistemic part that folds can tell. For one member c = f, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from card.codec import Codec
+from card.denoise import Denoiser
+from card.flow import Curve, is_coarse, latents, ode, solve
+from card.noise import Schedule
+from card.sample import Sampler
+from card.train import seed_of
+
+TILE = 1024  # draws worked on at once: they stay in a core's cache
+
+
+class Predictor(Protocol):
+    """A fitted mean model: (N, D) -> (M, N, K)."""
+
+    def predict(self, x: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass
+class Model:
+    """Everything that predicts, for encoded rows x (N, D).
+
+    `scale` (K,) is that of the residual in the model's coordinates; `mean_scale` (K,) the typical
+    error of f alone, for comparison.
+    """
+
+    codec: Codec
+    mean: Predictor
+    denoiser: Denoiser
+    scale: np.ndarray
+    mean_scale: np.ndarray
+    centred: bool
+    n_members: int
+    device: torch.device
+
+    @property
+    def n_targets(self) -> int:
+        return len(self.codec.location)
+
+    def centres(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """f (N, K), and the members' centres (M, N, K)."""
+        by_fold = self.mean.predict(x)
+        f = by_fold.mean(0)
+        if not self.centred:
+            return f, np.zeros((self.n_members, *f.shape), dtype=np.float32)
+        if len(by_fold) == 1 or self.n_members != len(by_fold):
+            return f, np.broadcast_to(f, (self.n_members, *f.shape))
+        return f, f + (by_fold - f) / np.sqrt(len(by_fold) - 1.0)
+
+    def context(self, x: np.ndarray, f: np.ndarray) -> Tensor:
+        """What the rows contribute to the denoisers: (M, N, H)."""
+        rows, means = (torch.from_numpy(a).to(self.device).expand(self.n_members, -1, -1) for a in (x, f))
+        return self.denoiser.context(rows, means)
+
+    def respond(self, centres: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Residuals -> responses in the user's units, before any rounding."""
+        return self.codec.decode(centres + self.scale * r)
+
+    # ------------------------------------------------------------------ draws
+
+    @torch.no_grad()
+    def draw(self, x: np.ndarray, n_draws: int, sampler: Sampler, seed: int) -> np.ndarray:
+        """(S, N, K) draws; draw s is of member s mod M.
+
+        Draws are numbered row by row and cut into tiles, each with noise of its own: what a row
+        gets does not depend on the rows after it, nor on how much is worked on at once.
+        """
+        f, centres = self.centres(x)
+        context = self.context(x, f)
+        per_member = -(-n_draws // self.n_members)
+        n_items = len(x) * per_member
+        residuals = np.empty((self.n_members, n_items, self.n_targets), dtype=np.float32)
+        for first in range(0, n_items, TILE):
+            rows = torch.arange(first, min(first + TILE, n_items), device=self.device) // per_member
+            normal = self._tile_noise(seed_of(seed, first), len(rows))
+            denoise = self.denoiser.at(context[:, rows].contiguous(), sampler.schedule)
+            residuals[:, first : first + len(rows)] = sampler(denoise, normal(), normal).cpu().numpy()
+        residuals = residuals.reshape(self.n_members, len(x), per_member, -1).transpose(2, 0, 1, 3)
+        draws = self.respond(centres, residuals)
+        return draws.reshape(-1, *draws.shape[2:])[:n_draws]
+
+    def _tile_noise(self, seed: int, n: int) -> Callable[[], Tensor]:
+        rng = Generator(self.device).manual_seed(seed)
+        shape = (self.n_members, TILE, self.n_targets)
+        return lambda: torch.randn(shape, generator=rng, device=self.device)[:, :n]
+
+    # ------------------------------------------------------------------- flow
+
+    @torch.no_grad()
+    def curves(self, x: np.ndarray, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
+        """The exact distributions of one target, by the probability-flow ODE.
+
+        Rows that `n_nodes` latents do not resolve are solved again from `refine` times as many.
+        """
+        f, centres = self.centres(x)
+        coarse, fine = latents(n_nodes), latents(refine * (n_nodes - 1) + 1)
+        context = self.context(x, f)
+        y, dy = self._solve(context, schedule, coarse)
+        hard = is_coarse(y, coarse, dy)
+        if not bool(hard.any()):
+            return self._decoded(Curve.through(y, coarse, dy), centres)
+        y, dy = _resample(y, dy, coarse, fine)
+        y[:, hard], dy[:, hard] = self._solve(context[:, hard.to(context.device)], schedule, fine)
+        return self._decoded(Curve.through(y, fine, dy), centres)
+
+    def _solve(self, context: Tensor, schedule: Schedule, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends of the flow and tangents, (M, N, Q) each."""
+        sampler, n_nodes = ode(schedule), len(z)
+        n_members, n_rows, width = context.shape
+        ends = torch.empty(2, n_members, n_rows, n_nodes)
+        top = schedule.n_steps
+        latent = z.float().to(self.device).repeat(n_members, 1)
+        for block in _blocks(n_rows, max(1, TILE // n_nodes)):
+            part = context[:, block]
+            n = part.shape[1]
+            mean = self.denoiser.at(part, schedule)(part.new_zeros(n_members, n, 1), top)
+            start = latent[:, None, :] + float(schedule.alpha[top]) * mean  # the prior, centred where r_0 is
+            items = part[:, :, None].expand(-1, -1, n_nodes, -1).reshape(n_members, n * n_nodes, width)
+            start = start.reshape(n_members, n * n_nodes, 1)
+            value, slope = solve(self.denoiser.at(items, schedule), sampler, start, torch.ones_like(start))
+            ends[0, :, block] = value.view(n_members, n, n_nodes).cpu()
+            ends[1, :, block] = slope.view(n_members, n, n_nodes).cpu()
+        return ends[0], ends[1]
+
+    def _decoded(self, curve: Curve, centres: np.ndarray) -> Curve:
+        """From residuals to the user's units."""
+        scale = float(self.scale[0] * self.codec.scale[0])
+        centre = torch.from_numpy(self.codec.decode(centres[..., 0]))
+        return Curve(centre[..., None] + scale * curve.y, curve.z, curve.dz / scale)
+
+
+def _blocks(n: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, n)) for i in range(0, n, size))
+
+
+def _resample(y: Tensor, dy: Tensor, coarse: Tensor, fine: Tensor) -> tuple[Tensor, Tensor]:
+    """The cubic through coarse values and tangents, read at fine latents."""
+    right = torch.searchsorted(coarse, fine).clamp(1, len(coarse) - 1)
+    left = right - 1
+    h = (coarse[right] - coarse[left]).to(y)
+    t = ((fine - coarse[left]) / (coarse[right] - coarse[left])).to(y)
+    y0, y1, d0, d1 = y[..., left], y[..., right], dy[..., left], dy[..., right]
+    secant = (y1 - y0) / h
+    c2, c3 = 3 * secant - 2 * d0 - d1, d0 + d1 - 2 * secant
+    return y0 + h * t * (d0 + t * (c2 + t * c3)), d0 + t * (2 * c2 + 3 * t * c3)
