@@ -164,17 +164,29 @@ def numbers(e: Encoder, column: Column) -> np.ndarray:
 
 
 def _parse_numbers(e: Encoder, values: np.ndarray) -> np.ndarray:
-    """Cells as numbers, strings included: a chunk of a file may have been read as text."""
+    """Cells as numbers, strings included: the cells of a file are text."""
+    present = ~is_missing(values)
+    cells = values[present]
+    if e.kind == "boolean":
+        cells = np.array([_TRUTH.get(str(cell).strip().lower(), cell) for cell in cells], dtype=object)
     out = np.full(len(values), np.nan)
-    for i in np.flatnonzero(~is_missing(values)):
-        cell = values[i]
-        word = cell.strip().lower() if isinstance(cell, str) else None
-        try:
-            truth = {"true": 1.0, "false": 0.0}.get(word) if word and e.kind == "boolean" else None
-            out[i] = float(cell) if truth is None else truth
-        except (TypeError, ValueError):
-            raise ValueError(f"column {e.name!r} held {e.kind}s at fit; now it holds {cell!r}") from None
+    try:
+        out[present] = cells.astype(np.float64)
+    except (TypeError, ValueError):
+        wrong = next(cell for cell in cells if not _is_number(cell))
+        raise ValueError(f"column {e.name!r} held {e.kind}s at fit; now it holds {wrong!r}") from None
     return out
+
+
+_TRUTH = {"true": 1.0, "false": 0.0}
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        float(cell)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _moments(values: np.ndarray) -> np.ndarray:

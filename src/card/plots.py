@@ -273,11 +273,20 @@ def column_effects(
 def density_curves(
     distribution: Any, n_points: int = 400, span: ArrayLike = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(points, density of every row at them), over the range of the predictions and of `span`."""
+    """(points, density of every row at them), over the range of the predictions and of `span`.
+
+    A response on a grid (counts, ordinal levels) has no density; its mass is spread over the points.
+    """
     ends = np.concatenate([np.ravel(distribution.quantile([0.002, 0.998])), np.asarray(span, dtype=float)])
     margin = 0.04 * (np.ptp(ends) or 1.0)
     t = np.linspace(ends.min() - margin, ends.max() + margin, n_points)
-    return t, np.asarray(distribution.pdf(np.tile(t, (len(distribution), 1))), dtype=float)
+    p = np.asarray(distribution.pdf(np.tile(t, (len(distribution), 1))), dtype=float)
+    lost = p.sum(axis=1) * (t[1] - t[0]) < 0.5
+    if lost.any():
+        edges = np.tile(np.append(t, t[-1] + t[1] - t[0]), (len(distribution), 1))
+        mass = np.diff(np.asarray(distribution.cdf(edges), dtype=float), axis=1) / (t[1] - t[0])
+        p = np.where(lost[:, None], mass, p)
+    return t, p
 
 
 def _axes(ax: "Axes | None") -> "Axes":

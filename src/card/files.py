@@ -1,0 +1,395 @@
+"""Tables in files: CSV, TSV, JSON lines (each also .gz), Parquet and Feather, whole or in chunks.
+
+A cell of a CSV file is text; what it means is not known from one chunk of the file. So chunks carry text as
+it stands, and a fitted model, which knows its columns, reads numbers, dates and levels from it. Only
+`read_frame`, which sees every row, gives columns of numbers their type.
+
+Writing is all or nothing: a file appears under its name when it is complete. Strings that a spreadsheet
+would run as a formula are written to CSV with a quote in front.
+"""
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from card.columns import MISSING_WORDS, is_missing
+
+CHUNK_ROWS = 4096
+TEXT = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
+LINES = (".jsonl", ".ndjson")
+BINARY = (".parquet", ".pq", ".feather", ".arrow")
+FORMULA = re.compile(r"^\s*[=+\-@\t\r]")
+LEADING_ZERO = re.compile(r"^\s*[+-]?0\d")
+
+
+class FileError(ValueError):
+    """A file that cannot be read or written; the message is one line for the person who gave it."""
+
+
+def read_frame(path: str | Path, encoding: str = "utf-8") -> pd.DataFrame:
+    """All rows of a file, with numbers and truth values recognised column by column.
+
+    Text is a number column when every cell that is not missing is a number, and none is written
+    with leading zeros, as postcodes and other codes are.
+    """
+    path = Path(path)
+    chunks = list(read_chunks(path, encoding=encoding))
+    frame = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
+    if _format(path) in TEXT:
+        return pd.DataFrame({name: typed(frame[name]) for name in frame}, copy=False)
+    return frame
+
+
+def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, encoding: str = "utf-8") -> Iterator[pd.DataFrame]:
+    """The rows of a file in order, at most `rows` at a time; cells of CSV files stay text.
+
+    Raises
+    ------
+    FileError
+        The file is absent, empty, has no rows, is not what its name says, or has rows of unequal length.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise FileError(f"{path} is empty")
+    suffix = _format(path)
+    if suffix in TEXT:
+        chunks = _read_text(path, TEXT[suffix], rows, encoding)
+    elif suffix in LINES:
+        chunks = _read_lines(path, rows, encoding)
+    else:
+        chunks = _read_arrow(path, suffix, rows)
+    empty = True
+    for chunk in chunks:
+        empty = False
+        yield chunk
+    if empty:
+        raise FileError(f"{path} has a header but no rows" if suffix not in LINES else f"{path} has no rows")
+
+
+def typed(text: pd.Series) -> pd.Series:
+    """A column of text as numbers or truth values, if all of it is such; else as it was.
+
+    Examples
+    --------
+    >>> typed(pd.Series(["1", "2.5", ""])).tolist()
+    [1.0, 2.5, nan]
+    >>> typed(pd.Series(["01067", "50667"])).tolist()
+    ['01067', '50667']
+    """
+    cells = text.to_numpy(dtype=object)
+    gaps = is_missing(cells)
+    present = pd.Series(cells[~gaps], dtype=object)
+    if not len(present):
+        return pd.Series(np.full(len(cells), np.nan), name=text.name)
+    if present.str.lower().isin(["true", "false"]).all():
+        truth = pd.Series(cells, dtype=object).str.lower() == "true"
+        return truth.mask(gaps).rename(text.name) if gaps.any() else truth.rename(text.name)
+    numbers = pd.to_numeric(present, errors="coerce")
+    if numbers.isna().any() or present.str.match(LEADING_ZERO).any():
+        return pd.Series(np.where(gaps, None, cells), name=text.name, dtype=object)
+    out = np.full(len(cells), np.nan)
+    out[~gaps] = numbers
+    if not gaps.any() and pd.api.types.is_integer_dtype(numbers):
+        return pd.Series(numbers.to_numpy(), name=text.name)
+    return pd.Series(out, name=text.name)
+
+
+class Writer:
+    """Write a table chunk by chunk; the file appears when the `with` block ends without an error.
+
+    Parameters
+    ----------
+    path : where to write; the format follows the name
+    force : whether an existing file may be replaced
+    """
+
+    def __init__(self, path: str | Path, force: bool = False):
+        self.path = Path(path)
+        self.suffix = _format(self.path)
+        require_free(self.path, force)
+        self._sink: Any = None
+
+    def __enter__(self) -> "Writer":
+        self._atomic = atomic(self.path, force=True)
+        self._part = self._atomic.__enter__()
+        self._stack = contextlib.ExitStack()
+        return self
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append rows; every chunk has the columns of the first."""
+        if self._sink is None:
+            self._sink = self._stack.enter_context(self._open(frame))
+        self._sink(frame)
+
+    def _open(self, frame: pd.DataFrame) -> contextlib.AbstractContextManager:
+        if self.suffix in TEXT:
+            return _text_sink(self._part, self.path, TEXT[self.suffix], frame)
+        return (
+            _lines_sink(self._part, self.path)
+            if self.suffix in LINES
+            else _arrow_sink(self._part, self.suffix, frame)
+        )
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._stack.__exit__(*error)
+        finally:
+            self._atomic.__exit__(*error)
+
+
+@contextlib.contextmanager
+def atomic(path: str | Path, force: bool = False) -> Iterator[Path]:
+    """A temporary neighbour of `path` to write to; it takes the name `path` only if all went well."""
+    path = Path(path)
+    require_free(path, force)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        part.chmod(0o666 & ~_umask())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def require_free(path: Path, force: bool) -> None:
+    """Refuse a name that is taken, or whose folder is not there."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise FileError(
+            f"{path} cannot be written: " + ("it is a folder" if path.is_dir() else "no such folder")
+        )
+    if path.exists() and not force:
+        raise FileError(f"{path} exists already; --force replaces it")
+
+
+def csv_text(frame: pd.DataFrame, header: bool = True, delimiter: str = ",") -> str:
+    """Rows as CSV, safe to open in a spreadsheet.
+
+    Examples
+    --------
+    >>> csv_text(pd.DataFrame({"mean": [-1.5], "note": ["=2+2"]}))
+    "mean,note\\n-1.5,'=2+2\\n"
+    """
+    safe = frame.rename(columns=_defuse)
+    for i, dtype in enumerate(safe.dtypes):
+        if not pd.api.types.is_numeric_dtype(dtype):
+            safe.isetitem(i, safe.iloc[:, i].map(_defuse))
+    return safe.to_csv(index=False, header=header, sep=delimiter, lineterminator="\n")
+
+
+def _defuse(cell: Any) -> Any:
+    if not isinstance(cell, str) or not FORMULA.match(cell):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return "'" + cell
+    return cell
+
+
+def _format(path: Path) -> str:
+    suffixes = [s.lower() for s in path.suffixes]
+    suffix = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
+    if suffix not in (*TEXT, *LINES, *BINARY):
+        raise FileError(
+            f"{path}: unknown kind of file; use .csv, .tsv, .jsonl (also .gz), .parquet or .feather"
+        )
+    return suffix
+
+
+@contextlib.contextmanager
+def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
+    """The file as text, unpacked if need be; what is not text becomes a FileError."""
+    packed = path.suffix.lower() == ".gz"
+    with gzip.open(path) if packed else path.open("rb") as raw:
+        try:
+            head = raw.read(8192)
+            raw.seek(0)
+        except (OSError, EOFError):
+            raise FileError(f"{path} is not a complete gzip file") from None
+        if head[:2] == b"PK":
+            raise FileError(f"{path} is a zip or model file, not a table")
+        if head[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
+            raise FileError(f"{path} is written in UTF-16; say --encoding utf-16")
+        if b"\0" in head and not encoding.lower().startswith("utf-16"):
+            raise FileError(f"{path} is a binary file, not text")
+        try:
+            text = io.TextIOWrapper(
+                raw, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline=""
+            )
+        except LookupError:
+            raise FileError(f"there is no encoding named {encoding!r}") from None
+        try:
+            yield text
+        except UnicodeError:
+            raise FileError(
+                f"{path} is not written in {encoding}; say --encoding, for instance latin-1"
+            ) from None
+        except (OSError, EOFError):
+            raise FileError(f"{path} is not a complete gzip file") from None
+
+
+def _read_text(path: Path, delimiter: str, rows: int, encoding: str) -> Iterator[pd.DataFrame]:
+    csv.field_size_limit(2**30)
+    with _open_text(path, encoding) as text:
+        first = text.readline()
+        text.seek(0)
+        delimiter = _delimiter(first, delimiter)
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        try:
+            names = _header(path, next(reader, []))
+            while chunk := _take(path, reader, rows, len(names)):
+                columns = zip(*chunk, strict=True)
+                yield pd.DataFrame(dict(zip(names, map(_object, columns), strict=True)), dtype=object)
+        except csv.Error as e:
+            raise FileError(f"{path}, line {reader.line_num}: {e}") from None
+
+
+def _delimiter(header: str, usual: str) -> str:
+    """The usual one, unless the header does without it and has another."""
+    others = [d for d in (";", "\t", ",") if d in header]
+    return usual if usual in header or not others else others[0]
+
+
+def _header(path: Path, cells: list[str]) -> list[str]:
+    names = [cell.strip() or f"column {i + 1}" for i, cell in enumerate(cells)]
+    twice = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise FileError(f"{path}: these column names occur more than once: {', '.join(twice[:5])}")
+    if not names:
+        raise FileError(f"{path}: the first line must name the columns; it is empty")
+    return names
+
+
+def _take(path: Path, reader: Any, n: int, width: int) -> list[list[str]]:
+    """The next n rows; blank lines are skipped, other lengths than the header's refused."""
+    rows: list[list[str]] = []
+    for row in reader:
+        if len(row) != width:
+            if not row:
+                continue
+            raise FileError(f"{path}, line {reader.line_num}: {len(row)} cells, but the header has {width}")
+        rows.append(row)
+        if len(rows) == n:
+            break
+    return rows
+
+
+def _object(cells: Iterable[str]) -> np.ndarray:
+    values = list(cells)
+    out = np.empty(len(values), dtype=object)
+    out[:] = [None if cell in MISSING_WORDS else cell for cell in values]
+    return out
+
+
+def _read_lines(path: Path, rows: int, encoding: str) -> Iterator[pd.DataFrame]:
+    with _open_text(path, encoding) as text:
+        records: list[dict] = []
+        for number, line in enumerate(text, start=1):
+            if line.strip():
+                records.append(_record(path, number, line))
+            if len(records) == rows:
+                yield _from_records(records)
+                records = []
+        if records:
+            yield _from_records(records)
+
+
+def _record(path: Path, number: int, line: str) -> dict:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError:
+        record = None
+    if not isinstance(record, dict):
+        raise FileError(f"{path}, line {number}: not a JSON object")
+    return record
+
+
+def _from_records(records: list[dict]) -> pd.DataFrame:
+    names = dict.fromkeys(name for record in records for name in record)
+    return pd.DataFrame({name: [record.get(name) for record in records] for name in names})
+
+
+def _arrow(path: Path) -> Any:
+    try:
+        import pyarrow
+
+        return pyarrow
+    except ImportError:
+        raise FileError(
+            f"{path}: reading and writing this needs pip install 'card-diffusion[files]'"
+        ) from None
+
+
+def _read_arrow(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
+    pa = _arrow(path)
+    try:
+        for batch in _batches(path, suffix, rows):
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows).to_pandas()
+    except pa.ArrowException as e:
+        raise FileError(f"{path} is not a {suffix[1:]} file: {str(e).splitlines()[0]}") from None
+
+
+def _batches(path: Path, suffix: str, rows: int) -> Iterator[Any]:
+    if suffix in (".parquet", ".pq"):
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(path, memory_map=True) as file:
+            yield from file.iter_batches(batch_size=rows)
+    else:
+        from pyarrow import ipc, memory_map
+
+        with memory_map(str(path)) as source, ipc.open_file(source) as file:
+            yield from (file.get_batch(i) for i in range(file.num_record_batches))
+
+
+@contextlib.contextmanager
+def _text_sink(part: Path, path: Path, delimiter: str, frame: pd.DataFrame) -> Iterator[Any]:
+    with _create(part, path) as out:
+        out.write(csv_text(frame[:0], delimiter=delimiter))
+        yield lambda chunk: out.write(csv_text(chunk, header=False, delimiter=delimiter))
+
+
+@contextlib.contextmanager
+def _lines_sink(part: Path, path: Path) -> Iterator[Any]:
+    with _create(part, path) as out:
+        yield lambda chunk: out.write(chunk.to_json(orient="records", lines=True, date_format="iso"))
+
+
+def _create(part: Path, path: Path) -> IO[str]:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(part, "wt", encoding="utf-8", newline="")
+    return part.open("w", encoding="utf-8", newline="")
+
+
+@contextlib.contextmanager
+def _arrow_sink(part: Path, suffix: str, frame: pd.DataFrame) -> Iterator[Any]:
+    pa = _arrow(part)
+    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+    if suffix in (".parquet", ".pq"):
+        from pyarrow.parquet import ParquetWriter as Sink
+    else:
+        from pyarrow.ipc import new_file as Sink
+    with Sink(str(part), schema) as sink:
+        yield lambda chunk: sink.write_table(pa.Table.from_pandas(chunk, schema, preserve_index=False))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
