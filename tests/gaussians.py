@@ -33,12 +33,12 @@ class Gaussians:
     def quantile(self, q):
         if np.ndim(q) == 0:
             return self.quantile([q])[:, 0]
+        if not self.gap.any():
+            return norm.ppf(np.asarray(q), self.centre[:, None], self.scale[:, None])
         return np.array([[self._root(i, level) for level in q] for i in range(len(self))])
 
     def _root(self, i, level):
         c, s, g = self.centre[i], self.scale[i], self.gap[i]
-        if g == 0:
-            return norm.ppf(level, c, s)
         reach = g + 12 * s
         return brentq(lambda t: self[i : i + 1].cdf(np.array([t]))[0] - level, c - reach, c + reach)
 

@@ -131,7 +131,7 @@ def test_declared_integer_codes_are_categories_by_name_by_position_and_by_mask()
 
 def test_codes_read_as_integers_floats_or_strings_are_the_same_levels():
     features = Features.fit(pd.DataFrame({"zip": [1, 2, 1]}), ["zip"])
-    for cells in ([2], [2.0], ["2"]):
+    for cells in ([2], [2.0], ["2"], ["2.0"]):
         np.testing.assert_array_equal(features.transform(pd.DataFrame({"zip": cells})), [[0, 1]])
 
 
@@ -198,6 +198,8 @@ def test_constant_and_empty_columns_are_zero_even_when_they_change_later():
     features = Features.fit(train)
     later = features.transform(pd.DataFrame({"c": [7.0], "tiny": [9.0], "none": [1.0]}))
     np.testing.assert_array_equal(later, np.zeros((1, 4)))
+    words = features.transform(pd.DataFrame({"c": [7.0], "tiny": [9.0], "none": ["new"]}))
+    np.testing.assert_array_equal(words, later)
 
 
 @pytest.mark.parametrize("column", [[1e308, -1e308, 1e307, 0.0], [1e-308, 3e-308, 5e-324, 2e-308]])

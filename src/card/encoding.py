@@ -5,6 +5,7 @@ The rules themselves are told in `card.features`; here each kind of column has i
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -23,6 +24,7 @@ LINEAR_STD = 16.0  # standardised values are linear up to here, logarithmic beyo
 FAR_IQR = 1e4
 GAP = "(missing)"
 DAY = 86_400_000_000  # in microseconds
+WHOLE = re.compile(r"-?\d+\.0+")
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,8 @@ def numbers(e: Encoder, column: Column) -> np.ndarray:
 def _parse_numbers(e: Encoder, values: np.ndarray) -> np.ndarray:
     """Cells as numbers, strings included: the cells of a file are text."""
     present = ~is_missing(values)
+    if e.gaps and not e.scale.weight:  # nothing was seen at fit, so nothing can be wrong now
+        return np.where(present, 0.0, np.nan)
     cells = values[present]
     if e.kind == "boolean":
         cells = np.array([_TRUTH.get(str(cell).strip().lower(), cell) for cell in cells], dtype=object)
@@ -248,9 +252,11 @@ def _levels(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 def _key(cell: Any) -> str:
-    """1, 1.0 and "1" are one level: files do not keep the difference."""
+    """1, 1.0, "1" and "1.0" are one level: files do not keep the difference."""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))
+    if isinstance(cell, str) and WHOLE.fullmatch(cell):
+        return cell.partition(".")[0]
     return cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
 
 

@@ -30,6 +30,8 @@ TEXT = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 LINES = (".jsonl", ".ndjson")
 BINARY = (".parquet", ".pq", ".feather", ".arrow")
 FORMULA = re.compile(r"^\s*[=+\-@\t\r]")
+TRUTH = {"true": True, "false": False}
+INTEGER = re.compile(r"^\s*[+-]?\d{1,15}\s*$")
 LEADING_ZERO = re.compile(r"^\s*[+-]?0\d")
 
 
@@ -91,20 +93,30 @@ def typed(text: pd.Series) -> pd.Series:
     """
     cells = text.to_numpy(dtype=object)
     gaps = is_missing(cells)
-    present = pd.Series(cells[~gaps], dtype=object)
-    if not len(present):
-        return pd.Series(np.full(len(cells), np.nan), name=text.name)
-    if present.str.lower().isin(["true", "false"]).all():
-        truth = pd.Series(cells, dtype=object).str.lower() == "true"
-        return truth.mask(gaps).rename(text.name) if gaps.any() else truth.rename(text.name)
-    numbers = pd.to_numeric(present, errors="coerce")
-    if numbers.isna().any() or present.str.match(LEADING_ZERO).any():
-        return pd.Series(np.where(gaps, None, cells), name=text.name, dtype=object)
+    present = cells[~gaps]
+    if len(present) and all(cell.lower() in TRUTH for cell in present):
+        values = np.array(
+            [None if gap else TRUTH[cell.lower()] for cell, gap in zip(cells, gaps, strict=True)]
+        )
+        return pd.Series(values, name=text.name)
+    numbers = _numbers(present)
+    if numbers is None:
+        return text
+    if len(numbers) == len(cells) and all(INTEGER.match(cell) for cell in present):
+        return pd.Series(numbers.astype(np.int64), name=text.name)
     out = np.full(len(cells), np.nan)
     out[~gaps] = numbers
-    if not gaps.any() and pd.api.types.is_integer_dtype(numbers):
-        return pd.Series(numbers.to_numpy(), name=text.name)
     return pd.Series(out, name=text.name)
+
+
+def _numbers(cells: np.ndarray) -> np.ndarray | None:
+    """Text as numbers; None if some of it is something else, or a code."""
+    if any("_" in cell or LEADING_ZERO.match(cell) for cell in cells):
+        return None
+    try:
+        return cells.astype(np.float64)
+    except ValueError:
+        return None
 
 
 class Writer:

@@ -1,0 +1,148 @@
+"""How good are predictions on rows whose response is known? Scores, and how sure one can be of them.
+
+Each row contributes an error, a score, a hit or miss; a metric is a function of these. Resampling the rows
+with replacement (the bootstrap) tells how far a metric would move on another sample of rows.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from card import metrics
+
+COVERAGE = 0.95
+LEVELS = (np.arange(100) + 0.5) / 100
+
+MEANING = {
+    "rmse": "typical size of the error of the predicted mean, in the units of the response",
+    "crps": "distance between the predicted distribution and what was observed, in the units of the "
+    "response; for a prediction without spread it is the absolute error",
+    "nll": "surprise at the observed values: minus the log of the predicted density; a difference of 0.1 "
+    "means that the observed values were 10 % more probable",
+    "picp": "share of rows inside the 95 % interval, in percent; should be near 95",
+    "piw": "mean width of the 95 % interval, in the units of the response; narrow is useful, if picp holds",
+    "qice": "percent by which the shares of rows in ten equally probable bins miss 10 %; the floor "
+    "of an honest forecaster falls with the number of rows",
+    "accuracy": "share of rows whose predicted class is right, in percent",
+    "nll_proba": "surprise at the true classes: minus the log of their predicted probability",
+    "brier": "squared distance between predicted probabilities and the truth; 0 is best, 2 worst",
+    "ece": "percent by which confidence and accuracy differ, on average",
+    "pavpu": "share of rows that are right and certain, or wrong and uncertain, in percent",
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What each row says about the predictions of one number: arrays of shape (n_rows,)."""
+
+    y: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    crps: np.ndarray
+    nll: np.ndarray
+    pit: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> "Rows":
+        return Rows(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @classmethod
+    def join(cls, parts: Iterable["Rows"]) -> "Rows":
+        """Rows of several chunks as one."""
+        chunks = list(parts)
+        return cls(*(np.concatenate([getattr(c, f.name) for c in chunks]) for f in fields(cls)))
+
+
+METRICS: dict[str, Callable[[Rows], float]] = {
+    "rmse": lambda r: float(metrics.rmse(r.y, r.mean)),
+    "crps": lambda r: float(r.crps.mean()),
+    "nll": lambda r: float(r.nll.mean()),
+    "picp": lambda r: float(metrics.picp(r.y, r.lower, r.upper)),
+    "piw": lambda r: float(metrics.piw(r.lower, r.upper)),
+    "qice": lambda r: float(metrics.qice_pit(r.pit)),
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric and its standard error over samples of rows."""
+
+    value: float
+    error: float
+
+
+def assess_rows(y: ArrayLike, distribution: Any, target: int | None = None) -> Rows:
+    """What each row says; of several targets, about one of them (its NLL is that of the whole vector).
+
+    For whole-number responses the PIT is the randomised one, with a fixed seed.
+    """
+    y = np.asarray(y, dtype=float)
+    of = (lambda a: a) if target is None else (lambda a: np.asarray(a)[..., target])
+    lower, upper = (of(distribution.interval(COVERAGE)[:, i]) for i in (0, 1))
+    quantiles = of(distribution.quantile(LEVELS))
+    return Rows(
+        y=of(y),
+        mean=of(distribution.mean()),
+        std=of(distribution.std()),
+        lower=lower,
+        upper=upper,
+        crps=metrics.crps_quantiles(of(y), quantiles, LEVELS, average=False),
+        nll=-np.asarray(distribution.logpdf(y)),
+        pit=of(_pit(y, distribution)),
+    )
+
+
+def _pit(y: np.ndarray, distribution: Any) -> np.ndarray:
+    cdf = np.clip(distribution.cdf(y), 0, 1)
+    below = np.clip(distribution.cdf(np.nextafter(y, -np.inf)), 0, cdf)
+    return metrics.pit(cdf, below, random_state=0)
+
+
+def score(rows: Rows, n_resamples: int = 300, seed: int = 0) -> dict[str, Estimate]:
+    """Every metric with its bootstrap standard error.
+
+    Examples
+    --------
+    >>> one = np.ones(4)
+    >>> rows = Rows(y=one, mean=one, std=one, lower=-one, upper=one, crps=one, nll=one, pit=one)
+    >>> score(rows)["picp"]
+    Estimate(value=100.0, error=0.0)
+    """
+    rng = np.random.default_rng(seed)
+    resamples = [rows[rng.integers(len(rows), size=len(rows))] for _ in range(n_resamples)]
+    return {
+        name: Estimate(metric(rows), _spread([metric(r) for r in resamples]))
+        for name, metric in METRICS.items()
+    }
+
+
+def score_classes(
+    y: np.ndarray, proba: np.ndarray, certain: np.ndarray | None, classes: ArrayLike, n_resamples: int = 300
+) -> dict[str, Estimate]:
+    """The same for classes: y holds labels, proba (n_rows, n_classes), certain (n_rows,) or None."""
+    classes = np.asarray(classes)
+    rng = np.random.default_rng(0)
+    picks = [np.arange(len(y)), *(rng.integers(len(y), size=len(y)) for _ in range(n_resamples))]
+    correct = classes[proba.argmax(axis=1)] == y
+    functions: dict[str, Callable[[np.ndarray], float]] = {
+        "accuracy": lambda i: 100 * float(correct[i].mean()),
+        "nll_proba": lambda i: metrics.nll_proba(y[i], proba[i], classes),
+        "brier": lambda i: metrics.brier(y[i], proba[i], classes),
+        "ece": lambda i: metrics.ece(y[i], proba[i], classes=classes),
+    }
+    if certain is not None:
+        functions["pavpu"] = lambda i: metrics.pavpu(correct[i], certain[i])
+    values = {name: [f(i) for i in picks] for name, f in functions.items()}
+    return {name: Estimate(v[0], _spread(v[1:])) for name, v in values.items()}
+
+
+def _spread(values: list[float]) -> float:
+    finite = np.asarray(values)[np.isfinite(values)]
+    return float(finite.std(ddof=1)) if len(finite) > 1 else float("nan")
