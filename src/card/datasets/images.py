@@ -158,13 +158,13 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         data = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a whole gzip file: {error}") from None
-    if len(data) < 4 or data[:3] != b"\0\0\x08":
+    header = 4 + 4 * data[3] if len(data) > 3 else 4
+    if len(data) < header or data[:3] != b"\0\0\x08":
         raise ValueError(f"{path} is not an idx file of bytes")
-    n_dims = data[3]
-    shape = tuple(np.frombuffer(data[4 : 4 + 4 * n_dims], ">u4").tolist())
-    if len(shape) != n_dims or len(data) != 4 + 4 * n_dims + math.prod(shape):
-        raise ValueError(f"{path} announces an array of shape {shape}, but holds {len(data)} bytes")
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * n_dims).reshape(shape).copy()
+    shape = tuple(np.frombuffer(data[4:header], ">u4").tolist())
+    if len(data) != header + math.prod(shape):
+        raise ValueError(f"{path} announces an array of shape {shape}, but holds {len(data) - header} bytes")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape).copy()
 
 
 def read_cifar(path: Path, n_labels: int, n_classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
