@@ -64,6 +64,10 @@ def test_a_confidence_of_exactly_one_counts_in_the_last_bin():
     assert metrics.ece([0, 0], proba) == 0.0
 
 
+def test_a_confidence_on_the_edge_of_two_bins_counts_in_the_upper_one():
+    assert metrics.calibration_bins([0], [[0.5, 0.5]]).n_rows.tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]
+
+
 def test_a_calibrated_forecaster_has_a_small_ece(rng):
     proba = rng.dirichlet(np.ones(3), size=20_000)
     y = (rng.uniform(size=(20_000, 1)) > proba.cumsum(axis=1)).sum(axis=1).clip(0, 2)
