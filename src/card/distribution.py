@@ -121,15 +121,18 @@ class Curves(Distribution):
 
     ROWS = 4096  # worked on at a time, so that memory stays bounded
 
-    def __init__(self, curve: Curve) -> None:
-        self.curve = curve
+    def __init__(self, curve: Curve, squeeze: bool = True) -> None:
+        self.curve, self.squeeze = curve, squeeze
         self._moments: tuple[np.ndarray, np.ndarray] | None = None
+
+    def _out(self, array: np.ndarray) -> np.ndarray:
+        return array if self.squeeze else array[..., None]
 
     def __len__(self) -> int:
         return len(self.curve)
 
     def __getitem__(self, rows) -> Curves:
-        return Curves(self.curve.rows(rows))
+        return Curves(self.curve.rows(rows), self.squeeze)
 
     def _by_block(self, function, *arrays: np.ndarray, width: int = 1) -> np.ndarray:
         size = max(1, self.ROWS * 16 // max(16, width))
@@ -145,15 +148,18 @@ class Curves(Distribution):
         return self._moments
 
     def mean(self):
-        return self.moments()[0].mean(0)
+        return self._out(self.moments()[0].mean(0))
 
     def decompose(self):
         mean, variance = self.moments()
-        return Variance(variance.mean(0), mean.var(0))
+        return Variance(self._out(variance.mean(0)), self._out(mean.var(0)))
+
+    def quantiles_by_row(self, levels: np.ndarray) -> np.ndarray:
+        """Quantiles at levels of each row's own: (N, m) -> (N, m)."""
+        return self._by_block(lambda curve, u: curve.quantile(u), levels, width=levels.shape[1])
 
     def _quantiles(self, q):
-        levels = np.broadcast_to(q, (len(self), len(q))).copy()
-        return self._by_block(lambda curve, u: curve.quantile(u), levels, width=len(q))
+        return self._out(self.quantiles_by_row(np.broadcast_to(q, (len(self), len(q))).copy()))
 
     def sample(self, n_draws, random_state=None):
         n_draws = check_n_draws(n_draws)
@@ -161,7 +167,7 @@ class Curves(Distribution):
         noise = rng.random((len(self), 2, n_draws))
         strata = noise[:, 0].argsort(axis=1)
         u = np.clip((strata + noise[:, 1]) / n_draws, 1e-12, 1 - 1e-12)
-        return self._by_block(lambda curve, level: curve.quantile(level), u, width=n_draws).T.copy()
+        return self._out(self.quantiles_by_row(u).T.copy())
 
     def _evaluate(self, function, y):
         values, shape = _columns(y, len(self))
@@ -193,6 +199,15 @@ class Draws(Distribution):
 
     def _out(self, array: np.ndarray) -> np.ndarray:
         return array[..., 0] if self.squeeze else array
+
+    def on_grid(self, wanted: bool, levels: np.ndarray | None) -> Draws:
+        """The draws rounded to whole numbers or ordinal levels."""
+        if not wanted:
+            return self
+        return Draws(OnGrid(self, levels)._rounded(self.draws), self.squeeze, self.n_members)
+
+    def clipped(self, low: float, high: float) -> Draws:
+        return Draws(np.clip(self.draws, low, high), self.squeeze, self.n_members)
 
     def mean(self):
         return self._out(self.draws.mean(0))
@@ -426,7 +441,7 @@ def _row_quantiles(inner: Distribution, levels: np.ndarray) -> np.ndarray:
     """Quantiles at levels of each row's own (N, m)."""
     levels = np.clip(levels, 1e-12, 1 - 1e-12)
     if isinstance(inner, Curves):
-        return inner._by_block(lambda curve, u: curve.quantile(u), levels, width=levels.shape[1])
+        return inner.quantiles_by_row(levels)
     return np.stack([inner[i : i + 1]._quantiles(levels[i])[0] for i in range(len(inner))])
 
 

@@ -1,25 +1,289 @@
 """From encoded rows to a fitted model: the two recipes, on the same modules.
 
-The denoiser of the default recipe has one member per fold. Member m learns from the residuals of all
-other folds and is judged on fold m: training stops, and the best averaged weights are kept, where the
-held-out denoising loss is lowest.
+First the mean: cross-fitted (f of each training row from models that did not see it), or fitted once on
+all rows as in the paper. Then r = z - f, once, and the denoiser.
+
+The "unit" denoiser has one member per fold. Member m learns from the residuals of all other folds and is
+judged on fold m: training stops, and the best averaged weights are kept, where the held-out denoising
+loss is lowest. At predict the fold models' f are averaged, and an average errs less than the R repeats
+that made a training row's f: if one model varies by V around the average of many, and the residuals have
+mean square E, the part of E that is not such variation is c^2 = 1 - (V / R) / E, and residuals
+are drawn c times smaller. The variation of the average itself is in the members' centres.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from card.checkpoint import Stage
+from card.checkpoint import Checkpoint, Stage
+from card.codec import Codec
+from card.crossfit import crossfit
 from card.denoise import TableDenoiser, UnitDenoiser
-from card.nn import generators
+from card.learners import Network
+from card.mean import NetworkMean, ZeroMean, fit_network_mean, fit_regressor_mean, is_fitted
+from card.model import Model, Predictor
+from card.nn import generators, member
+from card.noise import Schedule
+from card.progress import Bars
 from card.train import Progress, Trace, Training, seed_of, train
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
+SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What the fitting functions need to know of an estimator."""
+
+    parameters: dict[str, Any]
+    schedule: Schedule
+    seed: int
+    device: torch.device
+    bars: Bars
+    checkpoint: Checkpoint | None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+    def stage(self, name: str) -> Stage | None:
+        return self.checkpoint.stage(name) if self.checkpoint is not None else None
+
+
+@dataclass(frozen=True)
+class Means:
+    """A fitted mean model and what it says of the training rows."""
+
+    predictor: Predictor
+    f: np.ndarray  # (N, K), out of fold where cross-fitted
+    fold: np.ndarray  # (N,), -1 for rows that no fold tests
+    n_members: int
+    spread: np.ndarray  # (K,)
+    n_repeats: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a "unit" denoiser is and how long it trains, for n rows.
+
+    The batch is about an eighth of a fold's rows, between 32 and 512. Steps grow with the square root of
+    n; small tables overfit early and are stopped by their held-out loss anyway.
+    """
+
+    width: int
+    batch_size: int
+    steps: int
+
+    @classmethod
+    def of(cls, n: int) -> Size:
+        batch = int(2 ** np.clip(np.round(np.log2(max(n, 1) / 8)), 5, 9))
+        steps = int(np.clip(40 * math.sqrt(n), 300, 8000))
+        return cls(width=64 if n < 1000 else 128, batch_size=batch, steps=steps)
+
+
+def folds_at_random(n: int, n_folds: int, seed: int) -> np.ndarray:
+    """(n,) fold numbers of nearly equal frequency."""
+    return np.random.default_rng(seed).permutation(np.arange(n) % n_folds)
+
+
+def fit_cross_fitted(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fitting: Fitting) -> Model:
+    """The default recipe, on one table."""
+    means = _cross_fitted_mean(x, z, groups, fitting)
+    if fitting["denoiser"] == "table":
+        rows = torch.from_numpy(np.flatnonzero(means.fold >= 0))[None]
+        return _table_models([x], [z], [codec], [means], rows, [fitting.seed], fitting)[0]
+    return _unit_model(x, z, codec, means, fitting)
+
+
+def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, groups: Any, fitting: Fitting) -> Means:
+    mean, n_targets = fitting["mean"], z.shape[1]
+    fixed: Predictor | None = None
+    if isinstance(mean, str) and mean == "zero":
+        fixed = ZeroMean(n_targets)
+    elif not isinstance(mean, str) and is_fitted(mean):
+        fixed = fit_regressor_mean(mean, x, z, None, None)
+    if fixed is not None:
+        return _fixed(fixed, x, fitting)
+    learners = mean if mean == "auto" or not isinstance(mean, str) else [Network()]
+    fitted = crossfit(
+        x,
+        z,
+        learners=learners,
+        cv=fitting["cv"],
+        repeats=fitting["repeats"] or "auto",
+        groups=None if groups is None else np.asarray(groups),
+        seed=fitting.seed,
+        n_jobs=fitting["n_jobs"],
+        progress=fitting.bars.shares(),
+    )
+    return Means(fitted, fitted.oof, fitted.fold, fitted.n_folds, fitted.spread, fitted.n_repeats)
+
+
+def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting) -> Means:
+    """A mean model that has nothing to cross-fit; folds only tell the denoiser's members apart."""
+    n_folds = min(fitting["cv"] if isinstance(fitting["cv"], int) else 5, len(x))
+    f = predictor.predict(x).mean(0)
+    fold = folds_at_random(len(x), n_folds, fitting.seed)
+    return Means(predictor, f, fold, n_folds, np.zeros(f.shape[1]), 1)
+
+
+def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fitting: Fitting) -> Model:
+    seen = means.fold >= 0
+    error = np.where(seen[:, None], z - means.f, 0.0)
+    square = error[seen].astype(np.float64).__pow__(2).mean(0)
+    scale = np.sqrt(square)
+    scale = np.where(scale > 1e-6, scale, 1e-6)
+    kept = np.sqrt(np.maximum(1.0 - means.spread / means.n_repeats / scale**2, SMALLEST_SHARE))
+    size = Size.of(int(seen.sum()))
+    batch = fitting["batch_size"] or size.batch_size
+    steps_per_epoch = math.ceil(seen.sum() * (1 - 1 / means.n_members) / batch)
+    epochs = fitting["epochs"] or max(1, round(size.steps / steps_per_epoch))
+    every = max(1, round(25 / steps_per_epoch))
+    how = Training(
+        epochs=epochs,
+        batch_size=batch,
+        lr=fitting["lr"],
+        final_lr=0.02 * fitting["lr"],
+        warmup=0.05,
+        amsgrad=fitting["amsgrad"],
+        weight_decay=fitting["weight_decay"],
+        ema=fitting["ema"],
+        ema_warmup=True,
+        patience=max(8 * every, epochs // 4),
+        evaluate_every=every,
+    )
+    tensors = [torch.from_numpy(a.astype(np.float32)).to(fitting.device) for a in (x, means.f, error / scale)]
+    denoiser, _ = fit_unit_denoiser(
+        *tensors,
+        means.fold,
+        means.n_members,
+        seed_of(fitting.seed, 11),
+        how,
+        fitting["width"] or size.width,
+        fitting["dropout"],
+        fitting.stage("denoiser"),
+        fitting.bars.training("denoiser"),
+    )
+    return Model(codec, means.predictor, denoiser, scale * kept, scale, True, means.n_members, fitting.device)
+
+
+def fit_plain(
+    xs: Sequence[np.ndarray],
+    zs: Sequence[np.ndarray],
+    codecs: Sequence[Codec],
+    seeds: Sequence[int],
+    fitting: Fitting,
+) -> list[Model]:
+    """The mean fitted once on all rows, as in the paper; tables of one shape train together."""
+    means = _plain_means(xs, zs, codecs, seeds, fitting)
+    if fitting["denoiser"] == "unit":
+        parts = zip(xs, zs, codecs, means, strict=True)
+        return [_unit_model(x, z, codec, mean, fitting) for x, z, codec, mean in parts]
+    rows = torch.arange(len(xs) * len(xs[0])).view(len(xs), -1)
+    return _table_models(xs, zs, codecs, means, rows, seeds, fitting)
+
+
+def _plain_means(xs, zs, codecs, seeds, fitting: Fitting) -> list[Means]:
+    mean, n_targets = fitting["mean"], zs[0].shape[1]
+    if not isinstance(mean, str):
+        fitted = [
+            fit_regressor_mean(mean, x, z, c.location, c.scale) for x, z, c in zip(xs, zs, codecs, strict=True)
+        ]
+        return [_fixed(m, x, fitting) for m, x in zip(fitted, xs, strict=True)]
+    if mean == "zero":
+        return [_fixed(ZeroMean(n_targets), x, fitting) for x in xs]
+    if mean == "auto":
+        raise ValueError("mean='auto' is cross-fitted and needs cv; with cv=None say 'mlp', 'zero' or a regressor.")
+    x, z = _stacked(xs, fitting), _stacked(zs, fitting)
+    how = Training(
+        epochs=fitting["mean_epochs"],
+        batch_size=fitting["batch_size"] or 32,
+        lr=1e-3,
+        amsgrad=True,
+        clip=None,
+        patience=fitting["mean_patience"],
+    )
+    networks = fit_network_mean(
+        x,
+        z,
+        torch.arange(len(x)).view(len(xs), -1).to(x.device),
+        seeds,
+        fitting["mean_hidden"],
+        how,
+        fitting["mean_dropout"],
+        (fitting.stage("mean-trial"), fitting.stage("mean")),
+        fitting.bars.training("mean"),
+    )
+    singles = []
+    for m in range(len(xs)):
+        single = NetworkMean(networks.sizes, [0], networks.dropout, fitting.device)
+        single.network.load_state_dict(member(networks.network, m))
+        singles.append(single)
+    return [_fixed(single, x, fitting) for single, x in zip(singles, xs, strict=True)]
+
+
+def _stacked(arrays: Sequence[np.ndarray], fitting: Fitting) -> Tensor:
+    return torch.from_numpy(np.concatenate(arrays).astype(np.float32)).to(fitting.device)
+
+
+def _table_models(xs, zs, codecs, means: Sequence[Means], rows: Tensor, seeds, fitting: Fitting) -> list[Model]:
+    """The paper's denoiser for each table, all trained in one batched call."""
+    centred = fitting["prior"] == "mean"
+    x, z, f = _stacked(xs, fitting), _stacked(zs, fitting), _stacked([m.f for m in means], fitting)
+
+    def make(rngs: Sequence[Generator]) -> TableDenoiser:
+        width = fitting["width"] or 128
+        return TableDenoiser(
+            x.shape[1], z.shape[1], fitting.schedule, rngs, width, fitting["mean_input"], centred
+        )
+
+    how = Training(
+        epochs=fitting["epochs"] or 5000,
+        batch_size=fitting["batch_size"] or 32,
+        lr=fitting["lr"],
+        amsgrad=fitting["amsgrad"],
+        ema=fitting["ema"],
+        weight_decay=fitting["weight_decay"],
+    )
+    again = _dropout_means(means) if fitting["noisy_mean"] else None
+    denoiser = make(generators([seed_of(s, 5) for s in seeds])).to(fitting.device)
+
+    def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        mean = f[batch] if again is None else again(x[batch], rngs)
+        r = z[batch] - mean if centred else z[batch]
+        return denoiser.loss(r, denoiser.context(x[batch], mean), rngs)
+
+    stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")
+    train(denoiser, loss, rows.to(x.device), [seed_of(s, 6) for s in seeds], how, None, stage, progress)
+    models = []
+    for m, (codec, mean) in enumerate(zip(codecs, means, strict=True)):
+        single = make(generators([0])).to(fitting.device)
+        single.load_state_dict(member(denoiser, m))
+        error = np.sqrt(np.maximum(((zs[m] - mean.f).astype(np.float64) ** 2).mean(0), 1e-12))
+        ones = np.ones(z.shape[1])
+        models.append(Model(codec, mean.predictor, single, ones, error, centred, 1, fitting.device))
+    return models
+
+
+def _dropout_means(means: Sequence[Means]) -> Callable[[Tensor, Sequence[Generator]], Tensor]:
+    """f with its dropout on, member by member: the authors' variant."""
+    networks = []
+    for each in means:
+        if not isinstance(each.predictor, NetworkMean):
+            raise ValueError("noisy_mean=True wants mean='mlp': only a network has dropout to keep on.")
+        networks.append(each.predictor.network)
+
+    @torch.no_grad()
+    def again(x: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        return torch.cat([net(x[m : m + 1], rngs[m : m + 1]) for m, net in enumerate(networks)])
+
+    return again
 
 
 def fit_unit_denoiser(
@@ -82,22 +346,3 @@ def rectangle(rows: Sequence[np.ndarray]) -> Tensor:
     return torch.from_numpy(np.stack([np.resize(each, n) for each in rows]))
 
 
-def fit_table_denoiser(
-    x: Tensor,
-    f: Tensor,
-    r: Tensor,
-    rows: Tensor,
-    seeds: Sequence[int],
-    how: Training,
-    make,
-    stage: Stage | None = None,
-    progress: Progress | None = None,
-) -> TableDenoiser:
-    """The paper's denoiser for members that read rows (M, n) of a common table."""
-    denoiser = make(generators([seed_of(s, 5) for s in seeds])).to(x.device)
-
-    def loss(batch: Tensor, rngs) -> Tensor:
-        return denoiser.loss(r[batch], denoiser.context(x[batch], f[batch]), rngs)
-
-    train(denoiser, loss, rows, [seed_of(s, 6) for s in seeds], how, None, stage, progress)
-    return denoiser

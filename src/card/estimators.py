@@ -1,0 +1,464 @@
+"""The estimators: validation, scikit-learn manners, and the way from a table to a distribution.
+
+fit:     check -> features, codec -> mean (cross-fitted) -> r = z - f, once -> denoiser -> publish.
+predict: check -> features -> f, once -> flow or sampler in cache-sized chunks -> distribution.
+
+Every `predict*` starts from `predict_distribution`; none draws on its own.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from card import recipes
+from card.checkpoint import Checkpoint, fingerprint
+from card.codec import Codec, fit_codec
+from card.distribution import Curves, Distribution, Draws, Gaussian, OnGrid, Within, check_n_draws
+from card.features import Features, is_table
+from card.fit import Fitting, fit_cross_fitted, fit_plain
+from card.model import Model
+from card.noise import SCHEDULES, Schedule, even_log_snr
+from card.progress import Bars
+from card.sample import make_sampler
+
+MIN_ROWS = 4
+FLOW_RANGE = (0.01, 30.0)  # noise-to-signal ratios that the flow walks through
+SAMPLERS = {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}
+
+
+class CARDRegressor(RegressorMixin, BaseEstimator):
+    """The whole conditional distribution p(y|x), by diffusion around a mean model.
+
+    With nothing said this is the default recipe: a cross-fitted blend of networks and trees as mean,
+    an ensemble of small denoisers, one per fold, and exact quantiles, CDF and density by the
+    probability-flow ODE. `CARDRegressor.from_recipe("paper")` gives the model of the CARD paper.
+
+    Parameters
+    ----------
+    mean : "auto", "mlp", "zero" or a regressor, default="auto"
+        The mean model f. "auto" is the cross-fitted blend; "mlp" the paper's network; a scikit-learn
+        regressor is cross-fitted (with `cv`), or taken as it is where it is fitted already.
+    cv : int, splitter, iterable of splits or None, default=5
+        Folds for cross-fitting; each fold has a member in the ensemble. None fits f on all rows once.
+    repeats : int or None, default=None
+        How often the folds are fitted anew; None follows the data.
+    denoiser : {"unit", "table"}, default="unit"
+        "unit" works on residuals of unit variance at any noise level; "table" is the paper's network.
+    prior : {"mean", "zero"}, default="mean"
+        Diffuse towards N(f(x), I) or N(0, I) ("table" only).
+    mean_input : bool, default=True
+        Whether the denoiser reads f(x) ("table" only).
+    noisy_mean : bool, default=False
+        Keep the dropout of f on while the denoiser trains, as the authors' code does ("table" only).
+    schedule : {"linear", "cosine"}, default="linear"
+    n_steps, beta_1, beta_T
+        The diffusion of the "table" denoiser.
+    width : int or None, default=None
+        Units per hidden layer; None follows the data.
+    epochs, batch_size : int or None, default=None
+        Budget of the denoiser; None follows the data.
+    lr : float, default=2e-3
+    ema : float, default=0.995
+        Decay of the averaged weights that are used at predict.
+    amsgrad : bool, default=False
+    dropout : float, default=0.1
+        Of the denoiser's view of x ("unit" only).
+    weight_decay : float, default=1e-3
+    mean_hidden, mean_dropout, mean_epochs, mean_patience
+        The network of `mean="mlp"`.
+    standardise_x, standardise_y : bool, default=True
+    sampler : {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}, default="flow"
+        "flow" is exact and needs the "unit" denoiser; the others draw.
+    n_evaluations : int, default=14
+        Evaluations of the denoiser per latent or draw (not for "ancestral", which takes n_steps).
+    n_nodes : int, default=16
+        Latents per row from which the flow is solved; more resolve finer detail.
+    n_draws : int, default=1000
+        Draws behind a predicted distribution where the sampler draws, or y has several targets.
+    response : {"real", "count", "ordinal"}, default="real"
+        "count" and "ordinal" give distributions on whole numbers and on the levels seen at fit.
+    bounds : (low, high) or None, default=None
+        The response lies within; either may be None. The distribution is that given these bounds.
+    conformal : {None, "split", "cv+"}, default=None
+        Intervals with promised coverage: "split" holds out rows that no fitting step sees, "cv+" uses
+        out-of-fold scores.
+    categorical_features : "auto" or list of names or positions, default="auto"
+        Columns of numbers that are codes of categories; text columns are categories in any case.
+    random_state, device, n_jobs, verbose
+        As in scikit-learn; `device` is "auto", "cpu", "cuda", ...
+    checkpoint_path : path or None, default=None
+        A folder in which training can be continued after an interruption.
+
+    Attributes
+    ----------
+    model_ : Model
+        The fitted model.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from card import CARDRegressor
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> reg = CARDRegressor(random_state=0).fit(X, 3 * X[:, 0])
+    >>> reg.predict_interval(X[:2], coverage=0.9).shape
+    (2, 2)
+    """
+
+    _parameter_constraints = {
+        "mean": [StrOptions({"auto", "mlp", "zero"}), HasMethods(["fit", "predict"])],
+        "cv": ["cv_object"],
+        "repeats": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "denoiser": [StrOptions({"unit", "table"})],
+        "prior": [StrOptions({"mean", "zero"})],
+        "schedule": [StrOptions(set(SCHEDULES))],
+        "n_steps": [Interval(numbers.Integral, 2, None, closed="left")],
+        "beta_1": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "beta_T": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "width": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "lr": [Interval(numbers.Real, 0, None, closed="neither")],
+        "ema": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "dropout": [Interval(numbers.Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
+        "mean_dropout": [Interval(numbers.Real, 0, 1, closed="left")],
+        "mean_epochs": [Interval(numbers.Integral, 1, None, closed="left")],
+        "mean_patience": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "sampler": [StrOptions(SAMPLERS)],
+        "n_evaluations": [Interval(numbers.Integral, 2, None, closed="left")],
+        "n_nodes": [Interval(numbers.Integral, 4, None, closed="left")],
+        "n_draws": [Interval(numbers.Integral, 1, None, closed="left")],
+        "response": [StrOptions({"real", "count", "ordinal"})],
+        "conformal": [StrOptions({"split", "cv+"}), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        mean: Any = "auto",
+        cv: Any = 5,
+        repeats: int | None = None,
+        denoiser: str = "unit",
+        prior: str = "mean",
+        mean_input: bool = True,
+        noisy_mean: bool = False,
+        schedule: str = "linear",
+        n_steps: int = 1000,
+        beta_1: float = 1e-4,
+        beta_T: float = 0.02,
+        width: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float = 2e-3,
+        ema: float = 0.995,
+        amsgrad: bool = False,
+        dropout: float = 0.1,
+        weight_decay: float = 1e-3,
+        mean_hidden: Sequence[int] = (100, 50),
+        mean_dropout: float = 0.0,
+        mean_epochs: int = 1000,
+        mean_patience: int | None = 50,
+        standardise_x: bool = True,
+        standardise_y: bool = True,
+        sampler: str = "flow",
+        n_evaluations: int = 14,
+        n_nodes: int = 16,
+        n_draws: int = 1000,
+        response: str = "real",
+        bounds: tuple[float | None, float | None] | None = None,
+        conformal: str | None = None,
+        categorical_features: Any = "auto",
+        random_state: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.mean = mean
+        self.cv = cv
+        self.repeats = repeats
+        self.denoiser = denoiser
+        self.prior = prior
+        self.mean_input = mean_input
+        self.noisy_mean = noisy_mean
+        self.schedule = schedule
+        self.n_steps = n_steps
+        self.beta_1 = beta_1
+        self.beta_T = beta_T
+        self.width = width
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.ema = ema
+        self.amsgrad = amsgrad
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.mean_hidden = mean_hidden
+        self.mean_dropout = mean_dropout
+        self.mean_epochs = mean_epochs
+        self.mean_patience = mean_patience
+        self.standardise_x = standardise_x
+        self.standardise_y = standardise_y
+        self.sampler = sampler
+        self.n_evaluations = n_evaluations
+        self.n_nodes = n_nodes
+        self.n_draws = n_draws
+        self.response = response
+        self.bounds = bounds
+        self.conformal = conformal
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.checkpoint_path = checkpoint_path
+
+    @classmethod
+    def from_recipe(cls, recipe: str, **overrides: Any) -> Self:
+        """An estimator with the settings of a recipe, "modern" (the default) or "paper".
+
+        "paper" follows the paper, and its published code where the code produced the figures: T = 1000,
+        linear betas 1e-4..0.02, Adam (AMSGrad) 1e-3, batch 32, 5000 epochs, EMA 0.9999, MLP 100-50 as
+        mean, 1000 ancestral draws. What differs between data sets is given as overrides.
+        """
+        return cls(**recipes.parameters(recipe, overrides))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    # --------------------------------------------------------------------- fit
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Learn p(y|x) from a table X and responses y of shape (n,) or (n, k).
+
+        `groups` (n,) keeps rows of a group in one fold.
+        """
+        fit_together([self], [X], [y], [groups])
+        return self
+
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        if self.sampler == "flow" and self.denoiser == "table":
+            raise ValueError("sampler='flow' needs denoiser='unit'; for 'table' choose 'multistep' or 'ancestral'.")
+        if self.sampler not in {"flow", "multistep", "multistep-sde"} and self.denoiser == "unit":
+            raise ValueError(
+                f"sampler={self.sampler!r} walks the paper's time steps and needs denoiser='table'; "
+                "for 'unit' choose 'flow', 'multistep' or 'multistep-sde'."
+            )
+        if self.denoiser == "unit" and self.prior == "zero" and self.mean != "zero":
+            raise ValueError("prior='zero' needs denoiser='table'; with 'unit' say mean='zero' instead.")
+        low, high = _limits(self.bounds)
+        if not low < high:
+            raise ValueError(f"bounds must be (low, high) with low < high, got {self.bounds!r}.")
+        if not isinstance(self.device, str | torch.device):
+            raise ValueError(f"device must be 'auto' or the name of a torch device, got {self.device!r}.")
+
+    def _check_fit(self, X: Any, y: Any) -> tuple[Any, np.ndarray, bool]:
+        """The table, the responses (N, K) in float64, and whether they came as one column."""
+        if y is None:
+            raise ValueError("This CARDRegressor requires y to be passed, but the target y is None.")
+        X = self._check_table(X, reset=True)
+        y = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y", ensure_min_samples=1)
+        check_consistent_length(X, y)
+        if y.ndim > 2:
+            raise ValueError(f"y must have shape (n,) or (n, k), got {y.shape}.")
+        low, high = _limits(self.bounds)
+        if y.min() < low or y.max() > high:
+            raise ValueError(f"y goes from {y.min()} to {y.max()}, beyond bounds {self.bounds}: widen them.")
+        return X, y.reshape(len(y), -1), y.ndim == 1
+
+    def _check_table(self, X: Any, reset: bool) -> Any:
+        if is_table(X):
+            _check_feature_names(self, X, reset=reset)
+            if reset:
+                n_rows = len(X)
+                if n_rows < MIN_ROWS:
+                    raise ValueError(f"Found {n_rows} sample(s) while a minimum of {MIN_ROWS} is required.")
+                if hasattr(X, "shape"):
+                    _check_n_features(self, X, reset=True)
+            return X
+        smallest = MIN_ROWS if reset else 1
+        return validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=smallest
+        )
+
+    def _fitting(self, seed: int, bars: Bars, checkpoint: Checkpoint | None) -> Fitting:
+        """What the fitting functions need to know, without the rest of the estimator."""
+        return Fitting(
+            parameters=self.get_params(deep=False),
+            schedule=self._schedule(),
+            seed=seed,
+            device=_device(self.device),
+            bars=bars,
+            checkpoint=checkpoint,
+        )
+
+    def _schedule(self) -> Schedule:
+        if self.denoiser == "unit":
+            return even_log_snr(self.n_evaluations, *FLOW_RANGE)
+        if self.schedule == "cosine":
+            return SCHEDULES["cosine"](self.n_steps)
+        return SCHEDULES["linear"](self.n_steps, self.beta_1, self.beta_T)
+
+    # ----------------------------------------------------------------- predict
+
+    def _encode(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        X = self._check_table(X, reset=False)
+        if self.features_ is None:
+            return np.asarray(X, dtype=np.float32)
+        return self.features_.transform(X)
+
+    def predict_distribution(self, X: Any) -> Distribution:
+        """The predicted distribution of each row: see `card.distribution.Distribution`."""
+        return self._distribution(self._encode(X), self.n_draws, self.seed_)
+
+    def _distribution(self, x: np.ndarray, n_draws: int, seed: int) -> Distribution:
+        if self.sampler == "flow" and self.model_.n_targets == 1:
+            curve = self.model_.curves(x, self.schedule_, self.n_nodes)
+            inner: Distribution = Curves(curve, self.squeeze_)
+        else:
+            inner = self._draws(x, n_draws, seed)
+        return self._honour(inner)
+
+    def _draws(self, x: np.ndarray, n_draws: int, seed: int) -> Draws:
+        name = "multistep" if self.sampler == "flow" else self.sampler
+        sampler = make_sampler(name, self.schedule_, self.n_evaluations)
+        draws = self.model_.draw(x, n_draws, sampler, seed)
+        return Draws(draws, self.squeeze_, self.model_.n_members)
+
+    def _honour(self, inner: Distribution) -> Distribution:
+        """Bounds and grid of the response."""
+        codec = self.model_.codec
+        low, high = _limits(self.bounds)
+        if codec.response == "count":
+            low = max(low, 0.0)
+        if isinstance(inner, Draws):
+            return inner.on_grid(codec.response != "real", codec.levels).clipped(low, high)
+        if codec.response != "real":
+            inner = OnGrid(inner, codec.levels)
+        if np.isfinite(low) or np.isfinite(high):
+            inner = Within(inner, low, high)
+        return inner
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Mean of the predicted distribution, in the shape of y."""
+        return self.predict_distribution(X).mean()
+
+    def predict_quantiles(self, X: Any, q: Sequence[float] | float = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Quantiles, (n_rows, n_quantiles[, n_targets])."""
+        return self.predict_distribution(X).quantile(q)
+
+    def predict_interval(self, X: Any, coverage: float = 0.95) -> np.ndarray:
+        """Central intervals, (n_rows, 2[, n_targets])."""
+        return self.predict_distribution(X).interval(coverage)
+
+    def sample(self, X: Any, n_draws: int = 1000, random_state: Any = None) -> np.ndarray:
+        """Independent draws, (n_draws, n_rows[, n_targets]); repeatable for a given random_state."""
+        n_draws = check_n_draws(n_draws)
+        x = self._encode(X)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        distribution = self._distribution(x, n_draws, seed)
+        if isinstance(distribution, Draws):
+            return distribution._out(distribution.draws)
+        return distribution.sample(n_draws, seed)
+
+    def predict_mean_model(self, X: Any) -> Distribution:
+        """What f alone would say: a Gaussian around it with its (out-of-fold) error as scale."""
+        x = self._encode(X)
+        codec = self.model_.codec
+        location = codec.decode(self.model_.mean.predict(x).mean(0))
+        scale = self.model_.mean_scale * codec.scale
+        return Gaussian(location[:, 0], scale[0]) if self.squeeze_ else Gaussian(location, scale)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; `card.load` reads it back."""
+        from card.persist import save
+
+        save(self, path)
+
+
+def _limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
+    low, high = bounds if bounds is not None else (None, None)
+    return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+
+
+def _device(name: str | torch.device) -> torch.device:
+    if name != "auto":
+        return torch.device(name)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def fit_together(
+    estimators: Sequence[CARDRegressor],
+    Xs: Sequence[Any],
+    ys: Sequence[Any],
+    groups: Sequence[Any] | None = None,
+) -> None:
+    """Fit several regressors of equal settings, each to its own data of equal shape.
+
+    With `cv=None` (the paper's recipe) they train in one batched call, through the member axis, to
+    what each would have become alone; otherwise one after the other.
+    """
+    first = estimators[0]
+    for estimator in estimators:
+        estimator._check_parameters()
+    groups = groups if groups is not None else [None] * len(estimators)
+    if first.cv is not None and len(estimators) > 1:
+        for one in zip(estimators, Xs, ys, groups, strict=True):
+            fit_together([one[0]], [one[1]], [one[2]], [one[3]])
+        return
+    seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
+    checked = [e._check_fit(X, y) for e, X, y in zip(estimators, Xs, ys, strict=True)]
+    features = [_features(e, X) for e, (X, _, _) in zip(estimators, checked, strict=True)]
+    xs = [f.transform(X) if f else np.asarray(X, np.float32) for f, (X, _, _) in zip(features, checked, strict=True)]
+    codecs: list[Codec] = [fit_codec(y, first.response, first.standardise_y) for _, y, _ in checked]
+    zs = [c.encode(y, np.random.default_rng(s)) for c, (_, y, _), s in zip(codecs, checked, seeds, strict=True)]
+    checkpoint = None
+    if first.checkpoint_path is not None:
+        skip = {"checkpoint_path", "verbose", "n_jobs", "device", "random_state"}
+        settings = {k: v for k, v in first.get_params().items() if k not in skip} | {"seeds": seeds}
+        checkpoint = Checkpoint(first.checkpoint_path, fingerprint(settings, *xs, *zs))
+    with Bars(bool(first.verbose)) as bars:
+        fitting = first._fitting(seeds[0], bars, checkpoint)
+        models: list[Model]
+        if first.cv is None:
+            models = fit_plain(xs, zs, codecs, seeds, fitting)
+        else:
+            models = [fit_cross_fitted(xs[0], zs[0], codecs[0], groups[0], fitting)]
+    for i, estimator in enumerate(estimators):
+        estimator.features_ = features[i]
+        estimator.model_ = models[i]
+        estimator.seed_ = seeds[i]
+        estimator.squeeze_ = checked[i][2]
+        estimator.schedule_ = getattr(models[i].denoiser, "schedule", None) or fitting.schedule
+    if checkpoint is not None:
+        checkpoint.clear()
+
+
+def _features(estimator: CARDRegressor, X: Any) -> Features | None:
+    return Features.fit(X, estimator.categorical_features) if estimator.standardise_x else None
