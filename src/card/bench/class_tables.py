@@ -1,0 +1,182 @@
+"""The paper's classification tables: accuracy and NLL, PIW and t-test by class, priors, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from card.bench.kinds import IMAGES, KINDS
+from card.bench.render import Table
+from card.bench.reports import Report
+from card.bench.summary import Cell, group, label, of, paper, quoted, summarise
+from card.bench.tables import NO_DATA, NOT_RUN
+
+COLUMNS = {
+    "accuracy": "accuracy",
+    "nll": "NLL",
+    "pavpu": "PAvPU",
+    "ece": "ECE",
+    "piw_correct": "PIW correct",
+    "piw_incorrect": "PIW incorrect",
+    "narrowest_piw_accuracy": "narrowest PIW",
+    "rejected_accuracy": "rejected",
+    "not_rejected_accuracy": "not rejected",
+    "not_rejected_count": "count",
+    "aurc": "AURC",
+}
+F_ALONE = {"accuracy": "f_accuracy", "nll": "f_nll", "ece": "f_ece", "aurc": "f_aurc"}
+TIMES_100 = ("piw_correct", "piw_incorrect")
+RUNS = 10
+V1 = ("", "V1")
+
+
+def classification(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
+    """One table per data set: f alone, CARD and other methods run here; then the paper's rows."""
+    return [_dataset_table(name, of(reports, name), name in missing) for name in IMAGES]
+
+
+def _dataset_table(dataset: str, reports: Sequence[Report], missing: bool) -> Table:
+    ours = [report for report in reports if report.get("variant", "") in V1]
+    rows = []
+    for key, found in group(ours, "method", "recipe").items():
+        if summarise(found, "f_accuracy"):
+            rows.append(_row(f"f of {label(*key)}", found, F_ALONE))
+        rows.append(_row(label(*key), found, {key: key for key in COLUMNS}))
+    if not rows:
+        rows = [("card", NO_DATA if missing else NOT_RUN, *[""] * (len(COLUMNS) - 1))]
+    entries = paper()["classification"][dataset]
+    for entry in entries if isinstance(entries, list) else [entries]:
+        rows += _paper_rows(entry)
+    notes = (
+        "Accuracies, PAvPU and ECE in percent; PIW times 100.",
+        f"The paper averages {RUNS} runs; a number in brackets says how many were run here.",
+    )
+    return Table(f"{dataset}: classification", ("method", *COLUMNS.values()), tuple(rows), notes=notes)
+
+
+def _row(name: str, reports: Sequence[Report], fields: dict[str, str]) -> tuple[str, ...]:
+    cells = []
+    for column in COLUMNS:
+        cell = summarise(reports, fields[column]) if column in fields else None
+        if cell is None:
+            cells.append(NOT_RUN)
+            continue
+        cell = cell.scaled(100.0) if column in TIMES_100 else cell
+        cells.append(cell.text(4 if column == "aurc" else 2, RUNS))
+    return (name, *cells)
+
+
+def _paper_rows(entry: dict[str, Any]) -> list[tuple[str, ...]]:
+    """f alone, CARD, and the methods that the paper sets beside it."""
+    f_alone = {"accuracy": entry["f_phi_accuracy"]}
+    rows = [_quoted_row("f (paper)", f_alone), _quoted_row("CARD (paper)", entry)]
+    others = entry.get("others", {})
+    if others.keys() <= COLUMNS.keys():  # metric first: {"accuracy": {"MAP": ...}}
+        names = {name: None for by_name in others.values() for name in by_name}
+        others = {name: {metric: others[metric].get(name) for metric in others} for name in names}
+    return rows + [_quoted_row(f"{name} (paper)", cells) for name, cells in others.items()]
+
+
+def _quoted_row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
+    def text(column: str) -> str:
+        cell: Cell | None = quoted(entry.get(column))
+        return NOT_RUN if cell is None else cell.text(0 if column == "not_rejected_count" else 2)
+
+    return (name, *map(text, COLUMNS))
+
+
+def by_class(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
+    """Accuracy, PIW and t-test by class, of the first seed run here, beside the paper's run."""
+    tables = []
+    for dataset in IMAGES:
+        entry = paper()["classification"][dataset]
+        theirs = entry.get("by_class") if isinstance(entry, dict) else None
+        ours = [r for r in of(reports, dataset) if r.get("by_class") and r.get("variant", "") in V1]
+        if theirs or ours:
+            tables.append(_by_class(dataset, ours[0] if ours else None, theirs, dataset in missing))
+    return tables
+
+
+CLASS_COLUMNS = (
+    "accuracy",
+    "piw_correct",
+    "piw_incorrect",
+    "rejected_accuracy",
+    "not_rejected_accuracy",
+    "not_rejected_count",
+)
+
+
+def _by_class(dataset: str, ours: Report | None, theirs: dict[str, Any] | None, missing: bool) -> Table:
+    rows: list[tuple[str, ...]] = []
+    if ours is not None:
+        total = {**ours["metrics"], "class": "All"}
+        rows += [_class_row("here", entry, 100.0) for entry in [total, *ours["by_class"]]]
+    else:
+        rows.append(("here", NO_DATA if missing else NOT_RUN, *[""] * len(CLASS_COLUMNS)))
+    if theirs is not None:
+        entries = [dict(zip(theirs["columns"], row, strict=True)) for row in theirs["rows"]]
+        rows += [_class_row("paper", entry, 1.0) for entry in entries]
+    columns = ("run", "class", *(COLUMNS[name] for name in CLASS_COLUMNS))
+    return Table(f"{dataset}: PIW (times 100) and t-test by class", columns, tuple(rows))
+
+
+def _class_row(run: str, entry: dict[str, Any], piw_factor: float) -> tuple[str, ...]:
+    def text(column: str) -> str:
+        value = entry.get(column)
+        if value is None:
+            return NOT_RUN
+        if column == "not_rejected_count":
+            return f"{value:.0f}"
+        return f"{value * (piw_factor if column in TIMES_100 else 1.0):.2f}"
+
+    return (run, str(entry["class"]), *map(text, CLASS_COLUMNS))
+
+
+def cifar10_ablation(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
+    """The two priors, f as an input of the network or not."""
+    absent = NO_DATA if "cifar10" in missing else NOT_RUN
+    rows = []
+    for name, entry in paper()["cifar10_parameterization_ablation"].items():
+        mine = [report for report in of(reports, "cifar10") if report.get("variant") == name]
+        row = [name, "N(f(x), I)" if entry["prior"] == "f_phi" else "N(0, I)", str(entry["f_phi_input"])]
+        for metric in ("accuracy", "pavpu"):
+            cell = summarise(mine, metric)
+            row += [Cell(*entry[metric]).text(), cell.text(2, RUNS) if cell else absent]
+        rows.append(tuple(row))
+    columns = ("variant", "prior", "f as input", "accuracy (paper)", "accuracy", "PAvPU (paper)", "PAvPU")
+    return [Table("CIFAR-10: prior and network input", columns, tuple(rows))]
+
+
+SIZE_GROUPS = {
+    "toy": tuple(KINDS["toy"].datasets),
+    "uci": tuple(KINDS["uci"].datasets),
+    "fashion_mnist": ("fashion_mnist",),
+    "cifar": ("cifar10", "cifar100"),
+    "imagenet": ("imagenet100", "imagenet"),
+}
+
+
+def sizes(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
+    """Learned numbers of the largest model, and rows predicted a second, each a whole distribution."""
+    rows = []
+    for name, datasets in SIZE_GROUPS.items():
+        mine = [report for report in reports if report["dataset"] in datasets]
+        for key, found in group(mine, "method", "recipe").items():
+            rows.append((name, label(*key), _parameters(found), _throughput(found)))
+        for model, (millions, rate) in paper()["complexity"][name].items():
+            rows.append((name, f"{model} (paper, on a GPU)", f"{millions:.4g} M", f"{rate:.0f}"))
+    note = "Here: whole predicted distributions a second on one CPU thread; the paper counts single passes."
+    columns = ("data", "model", "parameters", "rows a second")
+    return [Table("Model size and throughput", columns, tuple(rows), notes=(note,))]
+
+
+def _parameters(reports: Sequence[Report]) -> str:
+    found = [report["config"]["size"] for report in reports if report.get("config", {}).get("size")]
+    return f"{max(found) / 1e6:.4g} M" if found else NOT_RUN
+
+
+def _throughput(reports: Sequence[Report]) -> str:
+    timed = [r for r in reports if r.get("seconds_predict") and r.get("config", {}).get("rows")]
+    seconds = sum(report["seconds_predict"] for report in timed)
+    return f"{sum(report['config']['rows'][1] for report in timed) / seconds:.0f}" if timed else NOT_RUN

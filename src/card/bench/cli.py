@@ -1,0 +1,250 @@
+"""`card bench run | list | table | figure`: arguments only; the modules beside this one do the work."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from card.bench import runner
+from card.bench.availability import missing_data
+from card.bench.catalog import TABLES, read_files, select
+from card.bench.errors import BenchError, unknown
+from card.bench.experiments import find_all, load, parse_datasets, parse_indices, parse_methods
+from card.bench.kinds import KINDS
+from card.bench.methods import methods as known_methods
+from card.bench.render import FORMATS, render
+from card.bench.reports import DamagedReportWarning
+from card.bench.spec import Experiment, Override, freeze, narrow
+
+app = typer.Typer(
+    name="bench",
+    help="Run experiments, and turn their reports into tables and figures.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Results = Annotated[Path, typer.Option(help="Folder of the report files.")]
+Experiments = Annotated[
+    Path | None, typer.Option(help="Folder of the experiment files; ./experiments if not given.")
+]
+
+
+def told_in_one_line(command: Callable[..., None]) -> Callable[..., None]:
+    """Mistakes end with one line on standard error and exit code 2."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", DamagedReportWarning)
+                warnings.showwarning = lambda message, *_: say(str(message))
+                command(*args, **kwargs)
+        except BenchError as error:
+            say(f"card bench: {error}")
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            say("interrupted; what has finished is reported, the same command goes on from here")
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+def say(line: str) -> None:
+    """To a person, not into a pipe."""
+    typer.echo(line, err=True)
+
+
+@app.command()
+@told_in_one_line
+def run(
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment, or a .toml file.")],
+    datasets: Annotated[str | None, typer.Option(help="Such as boston,energy, or all.")] = None,
+    splits: Annotated[str | None, typer.Option(help="Such as 0-4,7, or all.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="The same for toys and images.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Such as card,deep-ensembles, or module:Class.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="modern or paper.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter for every unit: key=value.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes, each of one thread.")] = 1,
+    backend: Annotated[str, typer.Option(help=" or ".join(runner.BACKENDS))] = "processes",
+    address: Annotated[str | None, typer.Option(help="Of the Dask scheduler, for --backend dask.")] = None,
+    together: Annotated[
+        int, typer.Option(min=1, help="Fit up to this many splits of a data set in one batched run.")
+    ] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="A short version, into <results>/quick.")] = False,
+    results: Results = Path("results"),
+    experiments: Experiments = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the tracebacks of failed units.")] = False,
+) -> None:
+    """Run the units of an experiment that have no report yet."""
+    if backend not in runner.BACKENDS:
+        raise unknown("backend", backend, runner.BACKENDS)
+    chosen = load(_find(experiment, experiments), quick=quick)
+    chosen = _narrowed(chosen, datasets, splits, seeds, methods, recipe, set_ or [])
+    summary = runner.run(
+        chosen,
+        results / "quick" if quick else results,
+        jobs=jobs,
+        backend=backend,
+        address=address,
+        together=together,
+        show=say,
+    )
+    _conclude(chosen, summary, debug)
+
+
+def _find(experiment: str, folder: Path | None) -> Path:
+    if experiment.endswith(".toml"):
+        return Path(experiment)
+    files = find_all(_folder(folder))
+    if experiment not in files:
+        raise unknown("experiment", experiment, files)
+    return files[experiment]
+
+
+def _folder(folder: Path | None) -> Path:
+    """The folder given, else ./experiments, else that of the clone this package runs from."""
+    clone = Path(__file__).resolve().parents[3] / "experiments"
+    candidates = [folder] if folder else [Path("experiments"), clone]
+    found = next((path for path in candidates if path is not None and path.is_dir()), None)
+    if found is None:
+        raise BenchError(
+            f"no folder {candidates[0]} with experiment files; name a .toml file, or use --experiments"
+        )
+    return found
+
+
+def _narrowed(
+    chosen: Experiment,
+    datasets: str | None,
+    splits: str | None,
+    seeds: str | None,
+    methods: str | None,
+    recipe: str | None,
+    settings: list[str],
+) -> Experiment:
+    kind = KINDS[chosen.kind]
+    indices, wrong = (splits, seeds) if kind.index == "split" else (seeds, splits)
+    if wrong is not None:
+        raise BenchError(f"{chosen.name} has {kind.index}s: use --{kind.index}s")
+    changes: dict[str, Any] = {"source": ""}
+    if datasets is not None:
+        changes["datasets"] = parse_datasets(datasets, kind)
+    if indices is not None:
+        changes["indices"] = parse_indices(indices, kind)
+    if methods is not None:
+        changes["methods"] = parse_methods(methods)
+    if recipe is not None:
+        changes["recipe"] = recipe
+    if settings:
+        changes["overrides"] = (*chosen.overrides, Override(freeze(dict(map(_setting, settings)))))
+    return narrow(chosen, **changes)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """ "key=value", the value written as in TOML; a bare word is text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise BenchError(f"cannot read --set {text!r}; write key=value")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def _conclude(experiment: Experiment, summary: runner.Summary, debug: bool) -> None:
+    parts = [f"{summary.ran} run", f"{summary.done_before} done before"]
+    if summary.failures:
+        parts.append(f"{len(summary.failures)} failed")
+    typer.echo(f"{experiment.name}: {', '.join(parts)} -> {summary.path}")
+    for name, count in summary.missing.items():
+        typer.echo(f"{name}: data not available ({count} not run)")
+    for failure in summary.failures:
+        say(f"failed: {failure.unit}: {failure.error}")
+        if debug:
+            say(failure.details)
+    if summary.failures:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+@told_in_one_line
+def list_(results: Results = Path("results"), experiments: Experiments = None) -> None:
+    """Experiments with what is done of them, methods, tables and figures."""
+    from card.bench.figures import FIGURES
+
+    typer.echo("experiments")
+    for name, path in find_all(_folder(experiments)).items():
+        experiment = load(path)
+        units = experiment.units()
+        done = len(units) - len(runner.left(experiment, results))
+        typer.echo(f"  {name:18} {done:4} of {len(units):4} units done  {experiment.title}")
+    typer.echo(f"methods\n  {', '.join(known_methods())}")
+    for title, entries in (("tables", TABLES), ("figures", FIGURES)):
+        typer.echo(title)
+        for name, entry in entries.items():
+            typer.echo(f"  {name:18} {entry.title}")
+
+
+@app.command()
+@told_in_one_line
+def table(
+    name: Annotated[str, typer.Argument(help="One of those that `card bench list` names.")],
+    form: Annotated[str, typer.Option("--format", help=" or ".join(FORMATS))] = "text",
+    methods: Annotated[str, typer.Option(help="Such as card,pbp, or all.")] = "card",
+    recipe: Annotated[str, typer.Option(help="modern or paper; both if not given.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="From the reports of `run --quick`.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write to a file.")] = None,
+    results: Results = Path("results"),
+) -> None:
+    """Print a table of the paper with the figures reported here."""
+    if name not in TABLES:
+        raise unknown("table", name, TABLES)
+    if form not in FORMATS:
+        raise unknown("format", form, FORMATS)
+    wanted = ["all"] if methods == "all" else list(parse_methods(methods))
+    if recipe and recipe not in ("modern", "paper"):
+        raise unknown("recipe", recipe, ("modern", "paper"))
+    entry = TABLES[name]
+    found = select(read_files(results / "quick" if quick else results, entry.files), wanted, recipe)
+    text = "\n\n".join(render(made, form) for made in entry.build(found, missing_data()))
+    if out is None:
+        typer.echo(text)
+    else:
+        out.write_text(text + "\n")
+
+
+@app.command()
+@told_in_one_line
+def figure(
+    name: Annotated[str, typer.Argument(help="One of those that `card bench list` names.")],
+    out: Annotated[Path, typer.Option(help="Folder to write PNG and SVG into.")] = Path("figures"),
+    recipe: Annotated[str, typer.Option(help="modern or paper; the first found if not given.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="From the reports of `run --quick`.")] = False,
+    results: Results = Path("results"),
+) -> None:
+    """Draw a figure of the paper from the reports and arrays kept here."""
+    from card.bench.figures import FIGURES, draw
+
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
+    for path in draw(name, results / "quick" if quick else results, out, recipe):
+        typer.echo(str(path))
+
+
+def main() -> None:
+    """For `python -m card.bench.cli`."""
+    app(args=sys.argv[1:], prog_name="card bench")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Run units: load, fit, predict, score; the report of each as a plain dictionary.
+
+This is what a worker does, in whatever process or on whatever machine. It writes nothing: reports
+go back to the one process that owns the file.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from card.bench import chain, environment, score
+from card.bench.arrays import scatter
+from card.bench.errors import DataNotAvailable
+from card.bench.kinds import KINDS, Data
+from card.bench.methods import Method, find_method
+from card.bench.reports import Report
+from card.bench.spec import Unit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one unit: its report, or the reason why there is none."""
+
+    unit: Unit
+    report: Report | None = None
+    missing: str = ""
+    """The data set that could not be had."""
+    error: str = ""
+    details: str = ""
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def execute(units: Sequence[Unit]) -> Iterator[Outcome]:
+    """The outcomes of units that are fitted together (or of just one), as they come."""
+    torch.set_num_threads(1)
+    try:
+        yield from _execute(units)
+    except DataNotAvailable as missing:
+        yield from (Outcome(unit, missing=str(missing)) for unit in units)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        details = traceback.format_exc()
+        yield from (Outcome(unit, error=reason, details=details) for unit in units)
+
+
+def execute_all(units: Sequence[Unit]) -> list[Outcome]:
+    """The same as a list, for workers in other processes."""
+    return list(execute(units))
+
+
+def _execute(units: Sequence[Unit]) -> Iterator[Outcome]:
+    kind = KINDS[units[0].kind]
+    method = find_method(units[0].method)
+    data = [kind.load(unit.dataset, unit.index, unit.recipe) for unit in units]
+    estimators = [method.build[kind.task](u.recipe, dict(u.overrides), u.seed) for u in units]
+    _, seconds = score.timed(lambda: _fit(method, estimators, data))
+    for unit, estimator, rows in zip(units, estimators, data, strict=True):
+        report, arrays = _assess(unit, estimator, rows, seconds / len(units))
+        report["config"] = _config(unit, estimator, rows, len(units))
+        yield Outcome(unit, report=report, arrays=arrays)
+
+
+def _fit(method: Method, estimators: Sequence[Any], data: Sequence[Data]) -> None:
+    if len(estimators) > 1 and method.fit_together is not None:
+        method.fit_together(estimators, [d.X_train for d in data], [d.y_train for d in data])
+        return
+    for estimator, rows in zip(estimators, data, strict=True):
+        estimator.fit(rows.X_train, rows.y_train)
+
+
+def _assess(
+    unit: Unit, estimator: Any, data: Data, seconds_fit: float
+) -> tuple[Report, Mapping[str, np.ndarray]]:
+    prediction, seconds = score.timed(lambda: score.predicted(estimator, data.X_test, data.y_test))
+    report = {
+        **unit.identity(),
+        "seconds_fit": round(seconds_fit, 3),
+        "seconds_predict": round(seconds, 3),
+        "metrics": score.regression(prediction, data),
+    }
+    f_alone = score.mean_model(estimator, data)
+    if f_alone is not None:
+        report["mean_model"] = f_alone
+    report |= {
+        "version": environment.version(),
+        "versions": environment.versions(),
+        "hardware": environment.hardware(),
+    }
+    return report, _arrays(unit, estimator, prediction, data)
+
+
+def _arrays(unit: Unit, estimator: Any, prediction: dict[str, Any], data: Data) -> dict[str, np.ndarray]:
+    kept = scatter(prediction, data, unit.seed) if "scatter" in unit.arrays else {}
+    if "chain" in unit.arrays:
+        kept |= chain.samples(estimator, data, unit.seed)
+    if "reverse" in unit.arrays:
+        kept |= chain.reverse(estimator, data, unit.seed)
+    return kept
+
+
+def _config(unit: Unit, estimator: Any, data: Data, together: int) -> dict[str, Any]:
+    config = {
+        "kind": unit.kind,
+        "overrides": _plain(dict(unit.overrides)),
+        "rows": [len(data.y_train), len(data.y_test)],
+        "together": together,
+    }
+    if hasattr(estimator, "get_params"):
+        config["parameters"] = _plain(estimator.get_params(deep=False))
+    return config
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it; what it cannot hold, by its printed form."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else repr(value)
+    return value if isinstance(value, str | int | bool | None) else repr(value)

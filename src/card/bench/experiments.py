@@ -1,0 +1,213 @@
+"""Experiment files: TOML in, checked experiments out.
+
+An experiment file holds
+
+    title = "..."                     # said by `card bench list`
+    kind = "uci"                      # uci | toy | image: where data come from, how they are scored
+    datasets = ["boston", "yacht"]    # or "all"
+    splits = "0-19"                   # or "all", or a list; `seeds` for toys and images
+    methods = ["card"]
+    recipe = "modern"
+    report = "uci.jsonl"              # optional; the experiment's own name otherwise
+
+    [[overrides]]                     # optional, any number; later ones win
+    recipe = "paper"                  # where it applies: any of dataset, method, recipe
+    dataset = "boston"
+    set = { batch_size = 32 }         # the method's own parameters; "none" stands for None
+
+    [[arrays]]                        # optional: small arrays kept for the figures
+    keep = "scatter"                  # scatter | chain | reverse
+    dataset = "boston"                # where it applies: any of dataset, recipe
+    all = true                        # of every split; of the first only if not said
+
+    [[variants]]                      # optional: the whole experiment once per variant
+    name = "T=500, prior zero"
+    set = { n_steps = 500 }
+
+    [quick]                           # optional: what `--quick` changes; any of the keys above
+    seeds = "0"
+
+Every mistake is told in one line with the file, the key, and what would be right.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from card.bench.errors import BenchError, unknown
+from card.bench.kinds import KINDS, Kind
+from card.bench.methods import find_method
+from card.bench.spec import Experiment, Keep, Override, Settings, check, freeze
+
+KEYS: dict[str, tuple[type, ...]] = {
+    "title": (str,),
+    "kind": (str,),
+    "datasets": (str, list),
+    "splits": (str, list, int),
+    "seeds": (str, list, int),
+    "methods": (str, list),
+    "recipe": (str,),
+    "report": (str,),
+    "arrays": (list,),
+    "overrides": (list,),
+    "variants": (list,),
+    "quick": (dict,),
+}
+WORDS = {str: "text", list: "a list", int: "a number", bool: "true or false", dict: "a table"}
+OVERRIDE_KEYS = ("dataset", "method", "recipe", "set")
+KEEPS = ("scatter", "chain", "reverse")
+KEEP_KEYS = ("keep", "dataset", "recipe", "all")
+VARIANT_KEYS = ("name", "set")
+
+
+def load(path: Path, quick: bool = False) -> Experiment:
+    """Read and check one experiment file."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise BenchError(f"{path}: no such experiment file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BenchError(f"{path}: not a TOML file: {error}") from None
+    return build(path.stem, raw, quick=quick, source=str(path))
+
+
+def build(name: str, raw: Mapping[str, Any], quick: bool = False, source: str = "") -> Experiment:
+    """The experiment that the keys and values of a file describe."""
+    _check_keys(raw, source)
+    quick_part = raw.get("quick", {})
+    _check_keys(quick_part, source, "quick.")
+    raw = {**raw, **quick_part} if quick else raw
+    kind = _kind(raw, source)
+    experiment = Experiment(
+        name=name,
+        kind=kind.name,
+        datasets=parse_datasets(_need(raw, "datasets", source), kind, source),
+        indices=parse_indices(_index_value(raw, kind, source), kind, source),
+        methods=parse_methods(raw.get("methods", ["card"]), source),
+        recipe=raw.get("recipe", "modern"),
+        title=raw.get("title", ""),
+        report=raw.get("report", ""),
+        arrays=tuple(_keep(entry, kind, source) for entry in raw.get("arrays", [])),
+        overrides=tuple(_override(entry, kind, source) for entry in raw.get("overrides", [])),
+        variants=tuple(_variant(entry, source) for entry in raw.get("variants", [])) or (("", ()),),
+        source=source,
+    )
+    return check(experiment)
+
+
+def parse_datasets(value: str | list[str], kind: Kind, where: str = "") -> tuple[str, ...]:
+    """Names from a list or from text such as "boston,yacht" or "all"."""
+    if value == "all":
+        return tuple(kind.datasets)
+    names = [name.lower().replace("-", "_") for name in _words(value)]
+    for name in names:
+        if name not in kind.datasets:
+            raise unknown("data set", name, kind.datasets, where)
+    return tuple(names)
+
+
+def parse_methods(value: str | list[str], where: str = "") -> tuple[str, ...]:
+    names = _words(value)
+    for name in names:
+        find_method(name, where)
+    return tuple(names)
+
+
+def parse_indices(value: str | int | list[int], kind: Kind, where: str = "") -> tuple[int, ...] | None:
+    """Splits or seeds from 3, [0, 2], "0-4,7" or "all" (None: as many as the data set has)."""
+    if value == "all":
+        return None
+    parts = value if isinstance(value, list) else str(value).split(",")
+    try:
+        indices = [i for part in parts for i in _span(str(part))]
+    except ValueError:
+        remedy = "write numbers and spans such as 0-4,7, or all"
+        prefix = f"{where}: " if where else ""
+        raise BenchError(f"{prefix}cannot read {kind.index}s {value!r}; {remedy}") from None
+    return tuple(dict.fromkeys(indices))
+
+
+def _span(text: str) -> range:
+    first, _, last = text.strip().partition("-")
+    span = range(int(first), int(last or first) + 1)
+    if not span:
+        raise ValueError(text)
+    return span
+
+
+def _words(value: str | list[str]) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def _check_keys(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
+    for key, value in raw.items():
+        if key not in KEYS:
+            raise unknown("key", prefix + key, [prefix + name for name in KEYS], source)
+        if not isinstance(value, KEYS[key]):
+            wanted = " or ".join(WORDS[kind] for kind in KEYS[key])
+            raise BenchError(f"{source}: key {prefix + key!r} wants {wanted}, not {value!r}")
+
+
+def _need(raw: Mapping[str, Any], key: str, source: str) -> Any:
+    if key not in raw:
+        raise BenchError(f"{source}: key {key!r} is missing; add {key} = ...")
+    return raw[key]
+
+
+def _kind(raw: Mapping[str, Any], source: str) -> Kind:
+    name = _need(raw, "kind", source)
+    if name not in KINDS:
+        raise unknown("kind", name, KINDS, source)
+    return KINDS[name]
+
+
+def _index_value(raw: Mapping[str, Any], kind: Kind, source: str) -> Any:
+    wrong = "seeds" if kind.index == "split" else "splits"
+    if wrong in raw:
+        raise BenchError(f"{source}: key {wrong!r} is not for kind {kind.name!r}; write {kind.index + 's'!r}")
+    return _need(raw, kind.index + "s", source)
+
+
+def _override(entry: Any, kind: Kind, source: str) -> Override:
+    _check_entry(entry, OVERRIDE_KEYS, "overrides", source)
+    if "dataset" in entry:
+        parse_datasets([entry["dataset"]], kind, source)
+    if "method" in entry:
+        find_method(entry["method"], source)
+    return Override(**{**entry, "set": freeze(entry["set"])})
+
+
+def _keep(entry: Any, kind: Kind, source: str) -> Keep:
+    if not isinstance(entry, Mapping) or entry.get("keep") not in KEEPS:
+        found = entry.get("keep") if isinstance(entry, Mapping) else entry
+        raise unknown("arrays.keep", found, KEEPS, source)
+    _check_names(entry, KEEP_KEYS, "arrays", source)
+    if "dataset" in entry:
+        parse_datasets([entry["dataset"]], kind, source)
+    return Keep(**entry)
+
+
+def _variant(entry: Any, source: str) -> tuple[str, Settings]:
+    _check_entry(entry, VARIANT_KEYS, "variants", source)
+    return _need(entry, "name", source), freeze(entry["set"])
+
+
+def _check_entry(entry: Any, keys: tuple[str, ...], name: str, source: str) -> None:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("set"), Mapping):
+        raise BenchError(f"{source}: each of {name!r} wants a table with set = {{ parameter = value }}")
+    _check_names(entry, keys, name, source)
+
+
+def _check_names(entry: Mapping[str, Any], keys: tuple[str, ...], name: str, source: str) -> None:
+    for key in entry:
+        if key not in keys:
+            raise unknown("key", f"{name}.{key}", [f"{name}.{valid}" for valid in keys], source)
+
+
+def find_all(folder: Path) -> dict[str, Path]:
+    """The experiment files in a folder by name."""
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
