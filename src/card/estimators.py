@@ -452,12 +452,19 @@ def fit_together(
             models = [fit_cross_fitted(xs[0], zs[0], codecs[0], groups[0], fitting)]
     for i, estimator in enumerate(estimators):
         estimator.features_ = features[i]
+        estimator.target_names_ = _target_names(ys[i])
         estimator.model_ = models[i]
         estimator.seed_ = seeds[i]
         estimator.squeeze_ = checked[i][2]
         estimator.schedule_ = getattr(models[i].denoiser, "schedule", None) or fitting.schedule
     if checkpoint is not None:
         checkpoint.clear()
+
+
+def _target_names(y: Any) -> list[str] | None:
+    """Names of the responses, where y came with names: a frame or a series."""
+    names = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
+    return [str(name) for name in names] if all(name not in (None, "") for name in names) else None
 
 
 def _features(estimator: CARDRegressor, X: Any) -> Features | None:

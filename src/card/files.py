@@ -81,6 +81,22 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, encoding: str = "utf-8
         raise FileError(f"{path} has a header but no rows" if suffix not in LINES else f"{path} has no rows")
 
 
+def estimate_rows(path: str | Path) -> float | None:
+    """About how many rows a file has, from its size and its first lines; None if there is no telling."""
+    path = Path(path)
+    suffix = _format(path)
+    if suffix in (".parquet", ".pq"):
+        from pyarrow.parquet import read_metadata
+
+        with contextlib.suppress(Exception):
+            return float(read_metadata(path).num_rows)
+    if suffix in BINARY or path.suffix.lower() == ".gz" or not path.is_file():
+        return None
+    with path.open("rb") as raw:
+        head = raw.read(2**16)
+    return path.stat().st_size * head.count(b"\n") / len(head) if head.count(b"\n") else None
+
+
 def typed(text: pd.Series) -> pd.Series:
     """A column of text as numbers or truth values, if all of it is such; else as it was.
 

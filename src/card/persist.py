@@ -34,6 +34,7 @@ from card.denoise import Denoiser, TableDenoiser, UnitDenoiser
 from card.features import Features
 from card.mean import NetworkMean, RegressorMean, ZeroMean
 from card.model import Model, Predictor
+from card.model_card import model_card
 from card.nn import generators
 from card.noise import Schedule
 
@@ -89,7 +90,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         **content,
     }
     text = json.dumps(manifest, indent=1, sort_keys=True).encode()
-    write_atomically(Path(path), _zip({MANIFEST: text, **parts}))
+    readme = model_card(estimator).encode()
+    write_atomically(Path(path), _zip({MANIFEST: text, "README.md": readme, **parts}))
 
 
 def _zip(parts: dict[str, bytes]) -> bytes:
@@ -128,6 +130,7 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
         "features": features,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "n_features_in": getattr(estimator, "n_features_in_", None),
+        "target_names": getattr(estimator, "target_names_", None),
         "seed": estimator.seed_,
         "squeeze": estimator.squeeze_,
         "model": _model_state(estimator.model_, bundle),
@@ -293,6 +296,7 @@ def _estimator(manifest: dict[str, Any], bundle: Bundle, device: str) -> Any:
         estimator.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
     if manifest["n_features_in"] is not None:
         estimator.n_features_in_ = manifest["n_features_in"]
+    estimator.target_names_ = manifest.get("target_names")
     estimator.seed_ = manifest["seed"]
     estimator.squeeze_ = manifest["squeeze"]
     estimator.model_ = _model(manifest["model"], bundle, estimators._device(device))

@@ -1,0 +1,202 @@
+"""What the commands share: their errors, the model, and the columns it needs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from card.files import FileError, read_chunks
+
+
+class Problem(Exception):
+    """What went wrong, in one line for the person at the keyboard."""
+
+
+@dataclass
+class Terminal:
+    """Where results, notes and warnings go.
+
+    Results go to standard output, as text or, with `json`, for machines. Notes and progress go to standard
+    error, and only if a person is watching; warnings always do.
+    """
+
+    json: bool = False
+    out: Console = field(default_factory=lambda: Console(highlight=False))
+    err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
+
+    @property
+    def watched(self) -> bool:
+        return self.err.is_terminal
+
+    def note(self, text: str) -> None:
+        if self.watched:
+            self.err.print(text, markup=False, style="dim")
+
+    def warn(self, text: str) -> None:
+        self.err.print(f"warning: {text}", markup=False, style="yellow", soft_wrap=True)
+
+    def result(self, text: Any, data: dict) -> None:
+        """Show a result: `text` (anything Rich can print) to people, `data` to machines."""
+        if self.json:
+            self.out.print_json(data=_plain(data), indent=None if not self.out.is_terminal else 2)
+        else:
+            self.out.print(text, soft_wrap=isinstance(text, str), markup=not isinstance(text, str))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON can hold; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@contextmanager
+def counted(terminal: Terminal, label: str, total: float | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar with the time left, moved by the function it gives; nothing if nobody watches."""
+    if not terminal.watched:
+        yield lambda n: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal.err, transient=True) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda n: progress.advance(task, n)
+
+
+def load_model(path: Path) -> Any:
+    """The fitted estimator in a model file."""
+    import card
+
+    if not path.is_file():
+        raise Problem(f"{path}: no such model file")
+    return card.load(path)
+
+
+def is_classifier(model: Any) -> bool:
+    return hasattr(model, "predict_proba")
+
+
+def target_names(model: Any) -> list[str] | None:
+    """Names of the columns that the model predicts, if it was fitted to named ones."""
+    names = getattr(model, "target_names_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def n_targets(model: Any) -> int | None:
+    """Number of targets of a response of several columns; None for one column."""
+    return None if is_classifier(model) or model.squeeze_ else model.model_.n_targets
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Finds a model's columns in a table by name, whatever their order."""
+
+    model: Any
+
+    @property
+    def names(self) -> list[str] | None:
+        names = getattr(self.model, "feature_names_in_", None)
+        return None if names is None else [str(n) for n in names]
+
+    def features(self, frame: pd.DataFrame, path: Path, but: list[str] = []) -> Any:  # noqa: B006
+        """The columns of fit in the order of fit; a model of nameless columns takes all, in order."""
+        if self.names is None:
+            rest = frame.drop(columns=[c for c in but if c in frame])
+            if rest.shape[1] != self.model.n_features_in_:
+                raise Problem(
+                    f"{path} has {rest.shape[1]} columns; the model was fitted to "
+                    f"{self.model.n_features_in_} columns without names"
+                )
+            return rest.set_axis(range(rest.shape[1]), axis=1)
+        absent = [name for name in self.names if name not in frame]
+        if absent:
+            raise Problem(f"{path} lacks {listed(absent)}, which the model was fitted to")
+        return frame[self.names]
+
+    def extra(self, frame: pd.DataFrame) -> list[str]:
+        known = set(self.names or frame.columns) | set(target_names(self.model) or [])
+        return [str(c) for c in frame.columns if c not in known]
+
+    def targets(self, frame: pd.DataFrame, path: Path, given: list[str]) -> list[str]:
+        """The columns of the observed responses: as given, as at fit, or the only one left."""
+        names = given or target_names(self.model) or self.extra(frame)
+        wanted = n_targets(self.model) or 1
+        if len(names) != wanted:
+            raise Problem(f"which column of {path} holds the observed values? say --target")
+        absent = [name for name in names if name not in frame]
+        if absent:
+            raise Problem(f"{path} has no column {listed(absent)}")
+        return names
+
+
+def known_rows(
+    model: Any, path: Path, given: list[str], encoding: str, terminal: Terminal
+) -> Iterator[tuple[pd.DataFrame, Any, np.ndarray]]:
+    """Chunks of (row numbers from 1, features, observed responses), rows without a response left out."""
+    columns, first, lost = Columns(model), 0, 0
+    for chunk in read_chunks(path, encoding=encoding):
+        names = columns.targets(chunk, path, given)
+        if first == 0:
+            warn_of_extra(columns, chunk.drop(columns=names), path, terminal)
+        y = responses(chunk[names], is_classifier(model))
+        keep = y.notna().all(axis=1).to_numpy()
+        numbers = first + 1 + np.flatnonzero(keep)
+        first, lost = first + len(chunk), lost + int((~keep).sum())
+        if keep.any():
+            values = y[keep].to_numpy()
+            X = columns.features(chunk[keep], path, names)
+            yield numbers, X, values[:, 0] if n_targets(model) is None else values
+    if lost == first:
+        raise Problem(f"column {listed(names)} of {path} has no values at all")
+    if lost:
+        terminal.warn(f"{lost} of {first} rows have no {listed(names)} and were left out")
+
+
+def warn_of_extra(columns: Columns, frame: pd.DataFrame, path: Path, terminal: Terminal) -> None:
+    extra = columns.extra(frame)
+    if columns.names is not None and extra:
+        terminal.warn(f"{path}: columns the model does not know are ignored: {listed(extra)}")
+
+
+def responses(frame: pd.DataFrame, labels: bool) -> pd.DataFrame:
+    """Observed responses: labels as text, or numbers; a cell that is no number is a Problem."""
+    from card.columns import is_missing
+
+    out = {}
+    for name in frame:
+        cells = frame[name]
+        if labels:
+            gaps = is_missing(cells.to_numpy(dtype=object))
+            out[name] = cells.astype(object).mask(gaps)
+            continue
+        numbers = pd.to_numeric(cells, errors="coerce").astype(float)
+        wrong = numbers.isna() & ~is_missing(cells.to_numpy(dtype=object))
+        if wrong.any():
+            raise Problem(f"column {name!r} must hold numbers; it holds {cells[wrong].iloc[0]!r}")
+        if np.isinf(numbers).any():
+            raise Problem(f"column {name!r} holds an infinite value")
+        out[name] = numbers
+    return pd.DataFrame(out)
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    """Names for a message, the first few.
+
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    """
+    return ", ".join(f"'{n}'" for n in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )
+
+
+__all__ = ["Columns", "FileError", "Problem", "Terminal"]

@@ -1,0 +1,120 @@
+"""card evaluate: every metric on rows whose response is known, beside the mean model alone."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from card.app.common import (
+    Problem,
+    Terminal,
+    counted,
+    is_classifier,
+    known_rows,
+    load_model,
+    n_targets,
+    target_names,
+)
+from card.evaluation import MEANING, Estimate, Rows, assess_rows, score, score_classes
+from card.files import estimate_rows
+
+Scores = dict[str, dict[str, Estimate]]  # "card" and, where there is one, "f alone" -> metric -> value
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What the person asked for."""
+
+    model: Path
+    data: Path
+    target: list[str] = field(default_factory=list)
+    encoding: str = "utf-8"
+
+
+def evaluate(options: EvaluateOptions, terminal: Terminal) -> None:
+    """Score a model on a file and print a table for each target."""
+    model = load_model(options.model)
+    n_rows, scores = scores_of_file(model, options, terminal)
+    table = Table(box=None, pad_edge=False, title=f"{n_rows} rows of {options.data}", title_justify="left")
+    for heading in ("target", "metric", "CARD", "f alone"):
+        table.add_column(heading, justify="left" if heading in ("target", "metric") else "right")
+    for name, columns in scores.items():
+        for metric in columns["card"]:
+            cells = [shown(columns[c][metric]) if c in columns else "" for c in ("card", "f alone")]
+            table.add_row(name, metric, *cells)
+    terminal.result(
+        table,
+        {
+            "rows": n_rows,
+            "targets": {
+                name: {c: {m: asdict(e) for m, e in es.items()} for c, es in columns.items()}
+                for name, columns in scores.items()
+            },
+            "meaning": {m: MEANING[m] for columns in scores.values() for m in columns["card"]},
+        },
+    )
+
+
+def scores_of_file(model: Any, options: EvaluateOptions, terminal: Terminal) -> tuple[int, dict[str, Scores]]:
+    """(number of rows, scores by target), reading the file in chunks."""
+    if is_classifier(model):
+        return _classes(model, options, terminal)
+    k = n_targets(model)
+    targets: list[int | None] = [None] if k is None else list(range(k))
+    chunks: dict[tuple[int | None, str], list[Rows]] = {}
+    with counted(terminal, "evaluating", estimate_rows(options.data)) as advance:
+        for _, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
+            for column, distribution in predicted(model, X).items():
+                for target in targets:
+                    chunks.setdefault((target, column), []).append(assess_rows(y, distribution, target))
+            advance(len(y))
+    names = options.target or target_names(model) or [f"y{i}" for i in range(k or 1)]
+    found: dict[str, Scores] = {}
+    for (target, column), parts in chunks.items():
+        found.setdefault(names[target or 0], {})[column] = score(Rows.join(parts))
+    return sum(map(len, chunks[targets[0], "card"])), found
+
+
+def predicted(model: Any, X: Any) -> dict[str, Any]:
+    """The predicted distributions, and those of the mean model alone."""
+    return {"card": model.predict_distribution(X), "f alone": model.predict_mean_model(X)}
+
+
+def _classes(model: Any, options: EvaluateOptions, terminal: Terminal) -> tuple[int, dict[str, Scores]]:
+    ys, probas, means, certain = [], [], [], []
+    for _, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
+        ys.append(match_labels(y, model.classes_))
+        probas.append(model.predict_proba(X))
+        certain.append(model.assess(X)["certain"].to_numpy())
+        if hasattr(model, "predict_mean_model"):
+            means.append(np.asarray(model.predict_mean_model(X)))
+    y = np.concatenate(ys)
+    scores = {"card": score_classes(y, np.concatenate(probas), np.concatenate(certain), model.classes_)}
+    if means:
+        scores["f alone"] = score_classes(y, np.concatenate(means), None, model.classes_)
+    name = (options.target or target_names(model) or ["label"])[0]
+    return len(y), {name: scores}
+
+
+def match_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels as read from a file, as the classes they name."""
+    named = {str(c): c for c in classes.tolist()}
+    unknown = sorted({str(label) for label in y} - set(named))
+    if unknown:
+        raise Problem(f"labels the model does not know: {', '.join(unknown[:5])}")
+    return np.array([named[str(label)] for label in y], dtype=classes.dtype)
+
+
+def shown(estimate: Estimate) -> str:
+    """A value with its standard error, rounded to what the error allows.
+
+    >>> shown(Estimate(4.2137, 0.0321))
+    '4.214 ± 0.032'
+    """
+    value, error = estimate.value, estimate.error
+    if not np.isfinite(error) or error < 1e-6 * abs(value):
+        return f"{value:.4g}"
+    digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 9))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"

@@ -1,0 +1,146 @@
+"""card fit: from a file and the name of a column to a model file."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from card.app.common import Problem, Terminal, listed, responses
+from card.columns import is_missing
+from card.files import atomic, read_frame, require_free
+
+Task = Literal["regression", "classification"]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the person asked for."""
+
+    data: Path
+    target: list[str]
+    out: Path
+    task: Task | None = None
+    recipe: str = "modern"
+    device: str = "auto"
+    seed: int = 0
+    jobs: int | None = None
+    checkpoint: Path | None = None
+    categorical: list[str] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)
+    group: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    force: bool = False
+
+
+def fit(options: FitOptions, terminal: Terminal) -> None:
+    """Read, guess the task and say so, fit, save."""
+    require_free(options.out, options.force)
+    frame = read_frame(options.data, options.encoding)
+    _require_columns(frame, options)
+    task, why = (options.task, "as asked") if options.task else guess_task(frame, options.target)
+    terminal.note(f"task: {task} ({why})")
+    y, keep = _response(frame, options, task, terminal)
+    X = _features(frame, options)[keep]
+    groups = frame.loc[keep, options.group].to_numpy() if options.group else None
+    estimator = _estimator(task, options, terminal)
+    start = time.perf_counter()
+    estimator.fit(X, y, groups) if groups is not None else estimator.fit(X, y)
+    estimator.target_names_ = list(options.target)
+    with atomic(options.out, options.force) as part:
+        estimator.save(part)
+    seconds = time.perf_counter() - start
+    said = {
+        "task": task,
+        "why": why,
+        "rows": len(X),
+        "columns": X.shape[1],
+        "seconds": round(seconds, 2),
+        "model": str(options.out),
+    }
+    terminal.result(
+        f"{task} ({why}): {len(X)} rows, {X.shape[1]} columns, {seconds:.0f} s; model in {options.out}", said
+    )
+
+
+def guess_task(frame: pd.DataFrame, target: list[str]) -> tuple[Task, str]:
+    """The task, and the reason in a few words.
+
+    Examples
+    --------
+    >>> guess_task(pd.DataFrame({"price": [1.5, 2.0, 3.5]}), ["price"])
+    ('regression', 'price holds numbers')
+    >>> guess_task(pd.DataFrame({"ok": ["yes", "no", "no"]}), ["ok"])
+    ('classification', 'ok holds labels')
+    """
+    if len(target) > 1:
+        return "regression", "several targets"
+    name = target[0]
+    cells = frame[name].to_numpy(dtype=object)
+    present = pd.Series(cells[~is_missing(cells)])
+    if len(present) == 0:
+        raise Problem(f"column {name!r} has no values at all")
+    numbers = pd.to_numeric(present, errors="coerce")
+    if numbers.isna().any() or all(isinstance(v, bool | np.bool_) for v in present):
+        return "classification", f"{name} holds labels"
+    if numbers.nunique() == 2 and (numbers % 1 == 0).all():
+        return "classification", f"{name} holds two whole numbers"
+    return "regression", f"{name} holds numbers"
+
+
+def _require_columns(frame: pd.DataFrame, options: FitOptions) -> None:
+    named = [
+        *options.target,
+        *options.drop,
+        *options.categorical,
+        *([options.group] if options.group else []),
+    ]
+    absent = [name for name in named if name not in frame]
+    if absent:
+        raise Problem(f"{options.data} has no column {listed(absent)}; it has {listed(list(frame.columns))}")
+
+
+def _response(
+    frame: pd.DataFrame, options: FitOptions, task: Task, terminal: Terminal
+) -> tuple[pd.Series | pd.DataFrame, np.ndarray]:
+    y = responses(frame[options.target], labels=task == "classification")
+    keep = y.notna().all(axis=1).to_numpy()
+    if not keep.any():
+        raise Problem(f"column {listed(options.target)} of {options.data} has no values at all")
+    if not keep.all():
+        terminal.warn(
+            f"{(~keep).sum()} of {len(keep)} rows have no {listed(options.target)} and were left out"
+        )
+    y = y[keep]
+    return (y[options.target[0]] if len(options.target) == 1 else y), keep
+
+
+def _features(frame: pd.DataFrame, options: FitOptions) -> pd.DataFrame:
+    X = frame.drop(columns=[*options.target, *options.drop, *([options.group] if options.group else [])])
+    if X.shape[1] == 0:
+        raise Problem(f"{options.data} has no column besides {listed(options.target)} to predict from")
+    return X
+
+
+def _estimator(task: Task, options: FitOptions, terminal: Terminal) -> Any:
+    import card
+
+    kind = getattr(card, "CARDRegressor" if task == "regression" else "CARDClassifier", None)
+    if kind is None:
+        raise Problem("classification is not part of this version yet; --task regression takes numbers only")
+    settings = {
+        "random_state": options.seed,
+        "device": options.device,
+        "n_jobs": options.jobs,
+        "verbose": terminal.watched,
+        "checkpoint_path": options.checkpoint,
+        "categorical_features": options.categorical or "auto",
+        **options.settings,
+    }
+    unknown = sorted(set(settings) - set(kind().get_params()))
+    if unknown:
+        raise Problem(f"{kind.__name__} has no setting named {listed(unknown)}")
+    return kind.from_recipe(options.recipe, **settings)
