@@ -28,6 +28,7 @@ from card.sample import Sampler
 from card.train import seed_of
 
 TILE = 1024  # draws worked on at once: they stay in a core's cache
+FEWEST = 16  # rows in a matrix product: below, a CPU rounds differently, and a row would feel its company
 
 
 class Predictor(Protocol):
@@ -59,7 +60,7 @@ class Model:
 
     def centres(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f (N, K), and the members' centres (M, N, K)."""
-        by_fold = self.mean.predict(x)
+        by_fold = self.mean.predict(_padded(x))[:, : len(x)]
         f = by_fold.mean(0)
         if not self.centred:
             return f, np.zeros((self.n_members, *f.shape), dtype=np.float32)
@@ -69,8 +70,10 @@ class Model:
 
     def context(self, x: np.ndarray, f: np.ndarray) -> Tensor:
         """What the rows contribute to the denoisers: (M, N, H)."""
-        rows, means = (torch.from_numpy(a).to(self.device).expand(self.n_members, -1, -1) for a in (x, f))
-        return self.denoiser.context(rows, means)
+        rows, means = (
+            torch.from_numpy(_padded(a)).to(self.device).expand(self.n_members, -1, -1) for a in (x, f)
+        )
+        return self.denoiser.context(rows, means)[:, : len(x)]
 
     def respond(self, centres: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Residuals -> responses in the user's units, before any rounding."""
@@ -133,7 +136,8 @@ class Model:
         for block in _blocks(n_rows, max(1, TILE // n_nodes)):
             part = context[:, block]
             n = part.shape[1]
-            mean = self.denoiser.at(part, schedule)(part.new_zeros(n_members, n, 1), top)
+            enough = part[:, torch.arange(max(n, FEWEST), device=self.device) % n]
+            mean = self.denoiser.at(enough, schedule)(enough.new_zeros(*enough.shape[:2], 1), top)[:, :n]
             start = latent[:, None, :] + float(schedule.alpha[top]) * mean  # the prior, centred where r_0 is
             items = part[:, :, None].expand(-1, -1, n_nodes, -1).reshape(n_members, n * n_nodes, width)
             start = start.reshape(n_members, n * n_nodes, 1)
@@ -147,6 +151,11 @@ class Model:
         scale = float(self.scale[0] * self.codec.scale[0])
         centre = torch.from_numpy(self.codec.decode(centres[..., 0]))
         return Curve(centre[..., None] + scale * curve.y, curve.z, curve.dz / scale)
+
+
+def _padded(a: np.ndarray) -> np.ndarray:
+    """At least FEWEST rows, the first ones repeated."""
+    return a if len(a) >= FEWEST or not len(a) else a[np.arange(FEWEST) % len(a)]
 
 
 def _blocks(n: int, size: int) -> Iterator[slice]:

@@ -27,6 +27,9 @@ HeldOut = Callable[[int], Tensor]
 Progress = Callable[[int, int, float], None]
 
 
+LONG_MEMORY, SHORTEST_MEMORY = 0.9999, 0.95  # decays of averaged weights
+
+
 @dataclass(frozen=True)
 class Training:
     """How to train: everything but the loss and the data."""
@@ -86,7 +89,7 @@ class Loop:
         self.module, self.how, self.n_members = module, how, n_members
         self.steps_per_epoch = math.ceil(n_rows / how.batch_size)
         self.rates = how.rates(self.steps_per_epoch)
-        self.tables = {n: m for n, m in module.named_modules() if isinstance(m, Table)}
+        self.tables = self._lazy_tables()
         lazy = {id(table.weight) for table in self.tables.values()}
         self.params = [p for p in module.parameters() if id(p) not in lazy]
         optimiser = torch.optim.AdamW if how.weight_decay else torch.optim.Adam
@@ -100,7 +103,7 @@ class Loop:
         )
         self.ema = [p.detach().clone() for p in self.params] if how.ema is not None else None
         for table in self.tables.values():
-            table.rows = RowAdam(table.weight, self.rates, how.betas, how.amsgrad, how.ema or 0.5)
+            table.rows = RowAdam(table.weight, self.rates, how.betas, how.amsgrad, how.ema or LONG_MEMORY)
         self.step = 0
         self.epoch = 0
         device = self.params[0].device
@@ -109,6 +112,12 @@ class Loop:
             best_loss=torch.full((n_members,), math.inf, device=device),
         )
         self.best: State | None = None
+
+    def _lazy_tables(self) -> dict[str, Table]:
+        """Tables updated row by row: their average must be the slow, constant one that `card.rows` knows."""
+        if self.how.weight_decay or self.how.ema_warmup or (self.how.ema or LONG_MEMORY) < SHORTEST_MEMORY:
+            return {}
+        return {name: m for name, m in self.module.named_modules() if isinstance(m, Table)}
 
     def update(self, loss: Tensor) -> None:
         """One step down the sum of the members' losses (M,)."""

@@ -1,0 +1,110 @@
+import math
+
+import pytest
+import torch
+from oracles import gamma_step, gaussian_denoiser
+
+from card.noise import even_log_snr, linear
+from card.sample import (
+    Ddim,
+    Multistep,
+    all_nodes,
+    ancestral,
+    even_nodes,
+    log_snr_nodes,
+    make_sampler,
+)
+
+MEAN, STD = 0.7, 0.3
+
+
+def no_noise():
+    raise AssertionError("a deterministic sampler asked for noise")
+
+
+def flow_std(sampler) -> float:
+    """Standard deviation that the flow gives N(0.7, 0.3^2): it is linear, so two latents tell it."""
+    denoise = gaussian_denoiser(sampler.schedule, MEAN, STD)
+    ends = sampler(denoise, torch.tensor([-1.0, 1.0], dtype=torch.float64), no_noise)
+    return float(ends[1] - ends[0]) / 2
+
+
+def test_the_step_is_the_papers_gamma_form_to_rounding():
+    beta = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+    schedule = linear()
+    rng = torch.Generator().manual_seed(0)
+    y_t, f, z, eps = (torch.randn(64, generator=rng, dtype=torch.float64) for _ in range(4))
+    sampler = ancestral(schedule)
+    for t in (1000, 999, 500, 17, 2, 1):
+        a, s = schedule.alpha[t], schedule.sigma[t]
+        y0_hat = (y_t - (1 - a) * f - s * eps) / a
+        ours, _ = sampler.step(lambda r, k, a=a, s=s: (r - s * eps) / a, y_t - f, t, t - 1, None, lambda: z)
+        paper = gamma_step(y_t, y0_hat, f, z, beta, t)
+        assert torch.allclose(ours + f, paper, rtol=0, atol=1e-11)
+
+
+def test_ancestral_chain_draws_the_gaussian_of_its_denoiser():
+    schedule = linear()
+    rng = torch.Generator().manual_seed(1)
+
+    def normal():
+        return torch.randn(20_000, generator=rng)
+
+    draws = ancestral(schedule)(gaussian_denoiser(schedule, MEAN, STD), normal(), normal)
+    assert float(draws.mean()) == pytest.approx(MEAN, abs=0.01)
+    assert float(draws.std()) == pytest.approx(0.296, abs=0.005)
+
+
+@pytest.mark.parametrize(("n", "std"), [(10, 0.185), (20, 0.237), (50, 0.273)])
+def test_ddim_on_even_steps_loses_spread_as_known(n, std):
+    schedule = linear()
+    assert flow_std(Ddim(schedule, even_nodes(schedule, n))) == pytest.approx(std, abs=0.012)
+
+
+@pytest.mark.parametrize("n", [10, 20, 50])
+def test_multistep_keeps_the_spread_with_few_evaluations(n):
+    schedule = linear()
+    assert flow_std(Multistep(schedule, log_snr_nodes(schedule, n))) == pytest.approx(STD, abs=0.011)
+
+
+def test_stochastic_multistep_draws_the_gaussian_too():
+    schedule = linear()
+    rng = torch.Generator().manual_seed(2)
+
+    def normal():
+        return torch.randn(20_000, generator=rng, dtype=torch.float64)
+
+    sampler = make_sampler("multistep-sde", schedule, 40)
+    draws = sampler(gaussian_denoiser(schedule, MEAN, STD), normal(), normal)
+    assert float(draws.mean()) == pytest.approx(MEAN, abs=0.01)
+    assert float(draws.std()) == pytest.approx(STD, abs=0.012)
+
+
+def measured_order(make) -> float:
+    """Slope of log error against log step; the end of the grid is fixed far below the scale."""
+    errors = []
+    for n in (20, 40, 80):
+        schedule = even_log_snr(n, 1e-4, 200.0)
+        errors.append(abs(flow_std(make(schedule)) - STD))
+    return math.log2(errors[0] / errors[2]) / 2
+
+
+def test_ddim_is_of_first_order_and_multistep_of_second():
+    assert measured_order(lambda s: Ddim(s, all_nodes(s))) == pytest.approx(1.0, abs=0.25)
+    assert measured_order(lambda s: Multistep(s, all_nodes(s))) == pytest.approx(2.0, abs=0.4)
+
+
+def test_node_grids_fall_from_the_top_to_zero():
+    schedule = linear()
+    for nodes in (even_nodes(schedule, 10), log_snr_nodes(schedule, 10)):
+        assert nodes[0] == 1000
+        assert nodes[-2:] == (1, 0)
+        assert list(nodes) == sorted(nodes, reverse=True)
+
+
+def test_bad_nodes_and_names_are_refused():
+    schedule = linear(10, 0.1, 0.5)
+    with pytest.raises(ValueError, match="Nodes must fall from at most 10 to 0"):
+        Ddim(schedule, (3, 5, 0))
+    with pytest.raises(ValueError, match="sampler must be"):
+        make_sampler("euler", schedule, 5)
