@@ -6,9 +6,11 @@ go back to the one process that owns the file.
 
 from __future__ import annotations
 
+import hashlib
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ from card.bench.kinds import KINDS, Data
 from card.bench.methods import Method, find_method
 from card.bench.reports import Report
 from card.bench.spec import Unit
+
+INCIDENTAL = ("checkpoint_path", "verbose", "n_jobs", "device")
+"""Parameters that do not change a result."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,14 @@ class Outcome:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def execute(units: Sequence[Unit]) -> Iterator[Outcome]:
-    """The outcomes of units that are fitted together (or of just one), as they come."""
+def execute(units: Sequence[Unit], checkpoints: Path | None = None) -> Iterator[Outcome]:
+    """The outcomes of units that are fitted together (or of just one), as they come.
+
+    With a folder for checkpoints, a fit that was killed goes on from where it was.
+    """
     torch.set_num_threads(1)
     try:
-        yield from _execute(units)
+        yield from _execute(units, checkpoints)
     except DataNotAvailable as missing:
         yield from (Outcome(unit, missing=str(missing)) for unit in units)
     except Exception as error:
@@ -49,21 +57,34 @@ def execute(units: Sequence[Unit]) -> Iterator[Outcome]:
         yield from (Outcome(unit, error=reason, details=details) for unit in units)
 
 
-def execute_all(units: Sequence[Unit]) -> list[Outcome]:
+def execute_all(units: Sequence[Unit], checkpoints: Path | None = None) -> list[Outcome]:
     """The same as a list, for workers in other processes."""
-    return list(execute(units))
+    return list(execute(units, checkpoints))
 
 
-def _execute(units: Sequence[Unit]) -> Iterator[Outcome]:
+def _execute(units: Sequence[Unit], checkpoints: Path | None) -> Iterator[Outcome]:
     kind = KINDS[units[0].kind]
     method = find_method(units[0].method)
     data = [kind.load(unit.dataset, unit.index, unit.recipe) for unit in units]
     estimators = [method.build[kind.task](u.recipe, dict(u.overrides), u.seed) for u in units]
+    if checkpoints is not None:
+        _keep_checkpoints(estimators, checkpoints / _digest(units))
     _, seconds = score.timed(lambda: _fit(method, estimators, data))
     for unit, estimator, rows in zip(units, estimators, data, strict=True):
         report, arrays = _assess(unit, estimator, rows, seconds / len(units))
         report["config"] = _config(unit, estimator, rows, len(units))
         yield Outcome(unit, report=report, arrays=arrays)
+
+
+def _keep_checkpoints(estimators: Sequence[Any], folder: Path) -> None:
+    for estimator in estimators:
+        if "checkpoint_path" in getattr(estimator, "get_params", dict)():
+            estimator.set_params(checkpoint_path=str(folder))
+
+
+def _digest(units: Sequence[Unit]) -> str:
+    """A name for these units under this version of the library: its checkpoints fit no other."""
+    return hashlib.sha256(repr((environment.version(), units)).encode()).hexdigest()[:16]
 
 
 def _fit(method: Method, estimators: Sequence[Any], data: Sequence[Data]) -> None:
@@ -112,8 +133,21 @@ def _config(unit: Unit, estimator: Any, data: Data, together: int) -> dict[str, 
         "together": together,
     }
     if hasattr(estimator, "get_params"):
-        config["parameters"] = _plain(estimator.get_params(deep=False))
+        parameters = estimator.get_params(deep=False)
+        config["parameters"] = _plain({key: parameters[key] for key in parameters if key not in INCIDENTAL})
+    config["size"] = _size(estimator)
     return config
+
+
+def _size(estimator: Any) -> int | None:
+    """Learned numbers of the networks in a fitted estimator, where it has any."""
+    model = getattr(estimator, "model_", None)
+    modules = [getattr(model, part, None) for part in ("denoiser", "mean")]
+    networks = [getattr(part, "network", part) for part in modules]
+    counts = [
+        sum(p.numel() for p in net.parameters()) for net in networks if isinstance(net, torch.nn.Module)
+    ]
+    return sum(counts) or None
 
 
 def _plain(value: Any) -> Any:

@@ -181,11 +181,13 @@ def efficiency(curves: Mapping[str, np.ndarray]) -> Figure:
 
 
 def _make_toys(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure]:
-    return {"toys": toy_scatter(_by_toy(found))}
+    toys = _by_toy(found)
+    return {"toys": toy_scatter(toys)} if toys else {}
 
 
 def _make_coverage(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure]:
-    return {"coverage": coverage_bins(_by_toy(found))}
+    toys = _by_toy(found)
+    return {"coverage": coverage_bins(toys)} if toys else {}
 
 
 def _by_toy(found: Sequence[tuple[Report, Arrays]]) -> dict[str, Arrays]:

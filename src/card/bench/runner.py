@@ -26,6 +26,8 @@ from card.bench.kinds import KINDS
 from card.bench.methods import find_method
 from card.bench.spec import Experiment, Unit
 
+CHECKPOINTS = "checkpoints"
+"""Folder, beside the reports, of fits under way in this machine's own processes."""
 BACKENDS = ("processes", "dask")
 
 
@@ -68,7 +70,7 @@ def run(
     summary = Summary(path, done_before=len(experiment.units()) - len(todo))
     tasks = batches(todo, together)
     with _progress(experiment.name, todo) as advance:
-        for outcome in _outcomes(tasks, jobs, backend, address):
+        for outcome in _outcomes(tasks, jobs, backend, address, results / CHECKPOINTS):
             _settle(outcome, summary, results)
             advance(outcome.unit)
     return summary
@@ -113,15 +115,16 @@ def _chunks(group: Sequence[Unit], size: int) -> Iterator[tuple[Unit, ...]]:
 
 
 def _outcomes(
-    tasks: Sequence[tuple[Unit, ...]], jobs: int, backend: str, address: str | None
+    tasks: Sequence[tuple[Unit, ...]], jobs: int, backend: str, address: str | None, checkpoints: Path
 ) -> Iterator[Outcome]:
     if backend == "processes" and (jobs == 1 or len(tasks) == 1):
         for task in tasks:
-            yield from execute(task)
+            yield from execute(task, checkpoints)
         return
     with _cluster(address) if backend == "dask" else joblib.parallel_config("loky", n_jobs=jobs):
+        folder = None if backend == "dask" else checkpoints
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-        for outcomes in parallel(joblib.delayed(execute_all)(task) for task in tasks):
+        for outcomes in parallel(joblib.delayed(execute_all)(task, folder) for task in tasks):
             yield from outcomes
 
 
