@@ -6,6 +6,7 @@ told in one line, 2 wrong arguments.
 
 import functools
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -267,7 +268,11 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Entry point of the `card` command; a polite kill cleans up as Ctrl-C does."""
+    """Entry point of the `card` command; a polite kill cleans up as Ctrl-C does.
+
+    The networks are small, and threads that wait for each other make them slower: one, unless said otherwise.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, _interrupt)
     app()
 

@@ -120,7 +120,7 @@ def density_ridge(
     ax.set_yticks(range(n), list(labels or map(str, range(n)))[::-1])
     if y is not None:
         ax.plot([], [], color=VERMILION, lw=2.2, label="observed")
-        ax.legend(frameon=False, loc="upper right")
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return _tidy(ax, "response", "row")
 
 
