@@ -57,10 +57,11 @@ def is_table(X: Any) -> bool:
     """
     if _is_frame(X) or _is_records(X):
         return True
-    if hasattr(X, "toarray") or np.ndim(X) != 2:
+    if hasattr(X, "toarray"):
         return False
-    kind = np.asarray(X).dtype.kind
-    return kind in "UMm" or (kind == "O" and not _all_numbers(np.asarray(X).ravel()))
+    cells = np.asarray(X)
+    kind = cells.dtype.kind
+    return cells.ndim == 2 and (kind in "UMm" or (kind == "O" and not _all_numbers(cells.ravel())))
 
 
 def read_table(X: Any) -> Table:

@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.nn import Linear, Table, normal, softplus, uniform
+from card.nn import Linear, Table, affine, normal, softplus, uniform
 from card.noise import Schedule
 from card.sample import Denoise
 
@@ -79,13 +79,13 @@ class TableDenoiser(Denoiser):
     def context(self, x, f, rngs=None):
         response, rest = self.first.weight.split([self.n_targets, self.first.weight.shape[1] - self.n_targets], 1)
         row = torch.cat([f, x], dim=2) if self.mean_input else x
-        context = torch.baddbmm(self.first.bias, row, rest)
-        return torch.baddbmm(context, f, response) if self.centred else context
+        context = affine(self.first.bias, row, rest)
+        return affine(context, f, response) if self.centred else context
 
     def noise(self, r: Tensor, context: Tensor, gates: Tensor) -> Tensor:
         """eps, for noisy residuals r (M, B, K) at the times whose table rows are `gates` (M, B or 1, 3H)."""
         one, two, three = gates.split(self.width, dim=-1)
-        h = softplus(torch.baddbmm(context, r, self.first.weight[:, : self.n_targets]) * one)
+        h = softplus(affine(context, r, self.first.weight[:, : self.n_targets]) * one)
         h = softplus(self.hidden[0](h) * two)
         h = softplus(self.hidden[1](h) * three)
         return self.last(h)
@@ -113,6 +113,12 @@ class TableDenoiser(Denoiser):
         return torch.cat([half, n_steps - 1 - half], dim=1)[:, :n] + 1
 
 
+def _silu_with_slope(u: Tensor) -> tuple[Tensor, Tensor]:
+    s = torch.sigmoid(u)
+    h = u.mul_(s)
+    return h, (1.0 - s).mul_(h).add_(s)
+
+
 class UnitDenoiser(Denoiser):
     """Predicts v for residuals of unit variance; smooth features of log-SNR gate the layers.
 
@@ -128,12 +134,12 @@ class UnitDenoiser(Denoiser):
         rngs: Sequence[Generator],
         width: int = 128,
         dropout: float = 0.0,
-        level: tuple[float, float] = (-0.5, 1.5),
+        level: tuple[float, float] = (-0.8, 1.2),
     ) -> None:
         super().__init__()
         self.width, self.dropout, self.level = width, dropout, level
         self.row = nn.ModuleList([Linear(n_features + n_targets, width, rngs), Linear(width, width, rngs)])
-        self.response = Linear(n_targets, width, rngs)
+        self.response = nn.Parameter(2.0 * uniform(rngs, n_targets, width) - 1.0)
         self.hidden = Linear(width, width, rngs)
         self.gate = Linear(self.N_LEVEL_FEATURES, 2 * width, rngs, zero=True)
         self.last = Linear(width, n_targets, rngs, zero=True)
@@ -153,20 +159,46 @@ class UnitDenoiser(Denoiser):
     def velocity(self, r: Tensor, context: Tensor, gates: Tensor) -> Tensor:
         """v, for noisy residuals r (M, B, K) and gates (M, B or 1, 2H)."""
         one, two = gates.split(self.width, dim=-1)
-        h = functional.silu((self.response(r) + context) * (1.0 + one))
+        h = functional.silu(affine(context, r, self.response) * (1.0 + one))
         h = functional.silu(self.hidden(h) * (1.0 + two))
         return self.last(h)
 
+    def gates(self, schedule: Schedule) -> Tensor:
+        """The gates at nodes 1..T of a schedule: (M, T, 2H)."""
+        log_ratio = -0.5 * schedule.log_snr[1:].to(self.last.weight)
+        return self.gate(self.level_features(log_ratio).expand(len(self.last.weight), -1, -1))
+
     def at(self, context, schedule):
-        alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
-        log_ratio = -0.5 * schedule.log_snr[1:].float().to(context.device)
-        levels = self.level_features(log_ratio).expand(context.shape[0], -1, -1)
-        gates = self.gate(levels)
+        alpha, sigma, gates = schedule.alpha.tolist(), schedule.sigma.tolist(), self.gates(schedule)
 
         def denoise(r: Tensor, k: int) -> Tensor:
             return alpha[k] * r + sigma[k] * self.velocity(r, context, gates[:, k - 1 : k])
 
         return denoise
+
+    def at_with_tangents(self, context: Tensor, schedule: Schedule) -> Denoise:
+        """As `at`, for a state (1 + J, M, B, K): r_k and J directions, whose derivatives come out beside."""
+        alpha, sigma, gates = schedule.alpha.tolist(), schedule.sigma.tolist(), self.gates(schedule)
+
+        def denoise(state: Tensor, k: int) -> Tensor:
+            return alpha[k] * state + sigma[k] * self.velocity_with_tangents(state, context, gates[:, k - 1 : k])
+
+        return denoise
+
+    def velocity_with_tangents(self, state: Tensor, context: Tensor, gates: Tensor) -> Tensor:
+        """v and its derivatives along the directions in state[1:]; silu(u)' = s + silu(u) (1 - s)."""
+        n_states, _, n_rows, _ = state.shape
+        one, two = (1.0 + gates).split(self.width, dim=-1)
+        weight = self.response * one
+        u = affine(context * one, state[0], weight)
+        h, slope = _silu_with_slope(u)
+        tangents = [affine(torch.zeros_like(one), d, weight).mul_(slope) for d in state[1:]]
+        hidden = torch.bmm(torch.cat([h, *tangents], dim=1), self.hidden.weight * two)
+        hidden = hidden.unflatten(1, (n_states, n_rows))
+        h, slope = _silu_with_slope(hidden[:, 0] + self.hidden.bias * two)
+        tangents = [hidden[:, j] * slope for j in range(1, n_states)]
+        zero = torch.zeros_like(self.last.bias)
+        return torch.stack([self.last(h), *(affine(zero, d, self.last.weight) for d in tangents)])
 
     def loss(self, r, context, rngs):
         n = r.shape[1]

@@ -86,9 +86,9 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
     standardise_x, standardise_y : bool, default=True
     sampler : {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}, default="flow"
         "flow" is exact and needs the "unit" denoiser; the others draw.
-    n_evaluations : int, default=14
+    n_evaluations : int, default=12
         Evaluations of the denoiser per latent or draw (not for "ancestral", which takes n_steps).
-    n_nodes : int, default=16
+    n_nodes : int, default=12
         Latents per row from which the flow is solved; more resolve finer detail.
     n_draws : int, default=1000
         Draws behind a predicted distribution where the sampler draws, or y has several targets.
@@ -182,8 +182,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         standardise_x: bool = True,
         standardise_y: bool = True,
         sampler: str = "flow",
-        n_evaluations: int = 14,
-        n_nodes: int = 16,
+        n_evaluations: int = 12,
+        n_nodes: int = 12,
         n_draws: int = 1000,
         response: str = "real",
         bounds: tuple[float | None, float | None] | None = None,

@@ -84,7 +84,7 @@ class Size:
     def of(cls, n: int) -> Size:
         batch = int(2 ** np.clip(np.round(np.log2(max(n, 1) / 8)), 5, 9))
         steps = int(np.clip(40 * math.sqrt(n), 300, 8000))
-        return cls(width=64 if n < 1000 else 128, batch_size=batch, steps=steps)
+        return cls(width=128, batch_size=batch, steps=steps)
 
 
 def folds_at_random(n: int, n_folds: int, seed: int) -> np.ndarray:
@@ -298,7 +298,7 @@ def fit_unit_denoiser(
     dropout: float,
     stage: Stage | None = None,
     progress: Progress | None = None,
-    level: tuple[float, float] = (-0.5, 1.5),
+    level: tuple[float, float] = (-0.8, 1.2),
 ) -> tuple[UnitDenoiser, Trace]:
     """M denoisers for residuals r (N, K) of unit variance; `fold` (N,) tells who may not see a row."""
     seeds = [seed_of(seed, m) for m in range(n_members)]

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import jvp
 
-from card.sample import Denoise, Multistep, Sampler
+from card.noise import Schedule
+from card.sample import Denoise, Multistep, Sampler, all_nodes
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -36,25 +36,22 @@ def latents(n_nodes: int, reach: float = 3.0) -> Tensor:
 
 
 def solve(denoise: Denoise, sampler: Sampler, start: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-    """The end of the flow from `start` (..., 1), and the derivative along it from d start / dz = `slope`.
+    """The end of the flow from `start` (M, B, 1), and the derivative along it from d start / dz = `slope`.
 
     An ODE sampler's step is linear in the state and in the estimate of r_0, so value and tangent,
-    stacked, go through the very same loop.
+    stacked, go through the very same loop; `denoise` gives the estimate and its derivative.
     """
-
-    def both(state: Tensor, k: int) -> Tensor:
-        return torch.stack(jvp(lambda r: denoise(r, k), (state[0],), (state[1],)))
 
     def no_noise() -> Tensor:
         raise AssertionError("the flow is deterministic")
 
-    end = sampler(both, torch.stack([start, slope]), no_noise)
+    end = sampler(denoise, torch.stack([start, slope]), no_noise)
     return end[0], end[1]
 
 
-def ode(sampler_schedule, n_evaluations: int | None = None) -> Multistep:
-    """The flow's solver on all nodes of a schedule made for it."""
-    return Multistep(sampler_schedule, tuple(range(sampler_schedule.n_steps, -1, -1)))
+def ode(schedule: Schedule) -> Multistep:
+    """The flow's solver, on all nodes of a schedule made for it."""
+    return Multistep(schedule, all_nodes(schedule))
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ class Curve:
         """z and dz/dy at values y (N, m): each (M, N, m)."""
         n_members, n_rows, n_nodes = self.y.shape
         y = y.expand(n_members, n_rows, -1).contiguous()
-        right = torch.searchsorted(self.y, y).clamp(1, n_nodes - 1)
+        right = torch.searchsorted(self.y.contiguous(), y).clamp(1, n_nodes - 1)
         left = right - 1
         y0, y1 = self.y.gather(2, left), self.y.gather(2, right)
         d0, d1 = self.dz.gather(2, left), self.dz.gather(2, right)

@@ -133,7 +133,7 @@ class Model:
         ends = torch.empty(2, n_members, n_rows, n_nodes)
         top = schedule.n_steps
         latent = z.float().to(self.device).repeat(n_members, 1)
-        for block in _blocks(n_rows, max(1, TILE // n_nodes)):
+        for block in _blocks(n_rows, max(1, 2 * TILE // (n_nodes * n_members))):
             part = context[:, block]
             n = part.shape[1]
             enough = part[:, torch.arange(max(n, FEWEST), device=self.device) % n]
@@ -141,7 +141,7 @@ class Model:
             start = latent[:, None, :] + float(schedule.alpha[top]) * mean  # the prior, centred where r_0 is
             items = part[:, :, None].expand(-1, -1, n_nodes, -1).reshape(n_members, n * n_nodes, width)
             start = start.reshape(n_members, n * n_nodes, 1)
-            value, slope = solve(self.denoiser.at(items, schedule), sampler, start, torch.ones_like(start))
+            value, slope = solve(self.denoiser.at_with_tangents(items, schedule), sampler, start, torch.ones_like(start))
             ends[0, :, block] = value.view(n_members, n, n_nodes).cpu()
             ends[1, :, block] = slope.view(n_members, n, n_nodes).cpu()
         return ends[0], ends[1]

@@ -48,7 +48,20 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(bound * (2.0 * uniform(rngs, 1, n_out) - 1.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x, self.weight)
+        return affine(self.bias, x, self.weight)
+
+
+def affine(bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """bias + x @ weight, batched; a row's result does not depend on where in the batch it stands.
+
+    Products with a single column or a single inner index are written out: a library's routine for them
+    may round by the position of a row.
+    """
+    if weight.shape[1] == 1:
+        return torch.addcmul(bias, x, weight)
+    if weight.shape[2] == 1:
+        return bias + (x * weight.transpose(1, 2)).sum(-1, keepdim=True)
+    return torch.baddbmm(bias, x, weight)
 
 
 class Table(nn.Module):
