@@ -15,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from card.crossfit import CrossFit, blend, crossfit, defaults
-from card.learners import Boosting, ExtraTrees, Linear, Network, Task
+from card.learners import Linear, Network, Task
+from card.trees import Boosting, ExtraTrees
 
 
 def table(n=120, n_columns=3, n_targets=1, noise=0.1, seed=0):
@@ -238,7 +239,7 @@ def test_networks_trained_together_equal_networks_trained_alone():
     assert np.allclose(together[1], alone[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("regressor", [None, make_pipeline(StandardScaler(), RandomForestRegressor(3))])
+@pytest.mark.parametrize("regressor", [None, make_pipeline(StandardScaler(), Ridge())])
 def test_stored_and_restored_without_pickle(regressor):
     x, z = table(n_targets=2)
     fit = crossfit(x, z, learners=QUICK if regressor is None else regressor, seed=0)
@@ -302,7 +303,7 @@ def test_small_tables_are_quick():
 
 @pytest.mark.parametrize("n", [4, 20, 250, 5_000, 50_000, 500_000])
 def test_the_rule_of_sizes_holds_at_any_number_of_rows(n):
-    names = [learner.name for learner in defaults(n, 10)]
+    names = [learner.name for learner in defaults(n)]
     assert len(names) == len(set(names))
 
 
