@@ -40,16 +40,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        from card.files import FileError
-
         try:
             function(**arguments)
+        except (typer.BadParameter, typer.Exit, typer.Abort):
+            raise
         except KeyboardInterrupt:
             fail("interrupted; nothing was written")
         except BrokenPipeError:
             sys.stderr.close()
             raise SystemExit(1) from None
-        except (Exception, FileError) as error:
+        except Exception as error:
             if arguments.get("debug"):
                 raise
             fail(one_line(error))

@@ -125,8 +125,18 @@ def _from_frame(frame: nw.DataFrame) -> Table:
         named = False  # as in scikit-learn: names that are not strings do not count as names
         native = native.set_axis([f"x{i}" for i in range(native.shape[1])], axis=1)
         frame = nw.from_native(native, eager_only=True)
-    columns = [_from_series(frame[name]) for name in frame.columns]
+    if isinstance(native, pd.DataFrame):
+        columns = [_from_pandas(series) for _, series in native.items()]
+    else:
+        columns = [_from_series(frame[name]) for name in frame.columns]
     return Table(list(frame.columns), columns, frame.shape[0], named)
+
+
+def _from_pandas(series: pd.Series) -> Column:
+    """Columns that are numpy arrays already need no more reading; wide frames have thousands."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufbO":
+        return _tidy(series.to_numpy())
+    return _from_series(nw.from_native(series, series_only=True))
 
 
 def _from_series(s: nw.Series) -> Column:
