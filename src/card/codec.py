@@ -54,6 +54,7 @@ def fit_codec(y: np.ndarray, response: str = "real", standardise: bool = True) -
     n_targets = y.shape[1]
     if not standardise:
         return Codec(np.zeros(n_targets), np.ones(n_targets), response, levels)
-    location, scale = y.mean(0), y.std(0)
+    size = np.maximum(np.abs(y).max(0), np.finfo(np.float64).tiny)  # so that no square overflows
+    location, scale = (y / size).mean(0) * size, (y / size).std(0) * size
     tiny = 1e-12 * np.maximum(np.abs(location), np.finfo(np.float64).tiny)
     return Codec(location, np.where(scale > tiny, scale, 1.0), response, levels)

@@ -250,6 +250,9 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
     # --------------------------------------------------------------------- fit
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -426,6 +429,7 @@ def fit_together(
     """
     first = estimators[0]
     for estimator in estimators:
+        estimator.__dict__.pop("model_", None)  # until this fit has succeeded there is none
         estimator._check_parameters()
     groups = groups if groups is not None else [None] * len(estimators)
     if first.cv is not None and len(estimators) > 1:

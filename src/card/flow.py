@@ -125,15 +125,14 @@ class Curve:
         for _ in range(60):
             z, slope = self.at(y)
             error = torch.special.ndtr(z).mean(0) - target
+            found = error.abs() < 1e-11
+            if bool(found.all()):
+                break
             low, high = torch.where(error < 0, y, low), torch.where(error < 0, high, y)
             density = torch.exp(-0.5 * z.square() - LOG_SQRT_2PI).mul(slope).mean(0)
             newton = y - error / density.clamp_min(1e-300)
             step = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
-            if bool(((step - y).abs() <= 1e-12 * (high - low).clamp_min(1e-300) + 1e-13 * y.abs()).all()):
-                break
-            if float(error.abs().max()) < 1e-10:
-                break
-            y = step
+            y = torch.where(found, y, step)  # a value's path depends on no other value
         return y
 
     def _bracket(self, target: Tensor) -> tuple[Tensor, Tensor]:
