@@ -1,5 +1,6 @@
 """What the commands share: their errors, the model, and the columns it needs."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class Terminal:
     """
 
     json: bool = False
-    out: Console = field(default_factory=lambda: Console(highlight=False))
+    out: Console = field(default_factory=lambda: Console(highlight=False, width=_width()))
     err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     @property
@@ -47,6 +48,11 @@ class Terminal:
             self.out.print_json(data=_plain(data), indent=None if not self.out.is_terminal else 2)
         else:
             self.out.print(text, soft_wrap=isinstance(text, str), markup=not isinstance(text, str))
+
+
+def _width() -> int | None:
+    """That of the terminal; of a file or pipe, wide enough that no table is folded."""
+    return None if sys.stdout.isatty() else 160
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from card.app.common import Terminal
-from card.app.evaluate import predicted, shown
+from card.app.evaluate import predicted
 from card.evaluation import Estimate, Rows, assess_rows, score
 from card.files import atomic, require_free
 from card.plots import BLUE, ORANGE, intervals_vs_observed
@@ -48,7 +48,7 @@ def demo(
     for e in examples:
         for method, scores in e.scores.items():
             name = "CARD" if method == "card" else method
-            table.add_row(e.title, name, *(shown(scores[m]) for m in SHOWN))
+            table.add_row(e.title, name, *(f"{scores[m].value:.3g}" for m in SHOWN))
     data = {e.title: {c: {m: asdict(s[m]) for m in SHOWN} for c, s in e.scores.items()} for e in examples} | {
         "picture": str(out)
     }
