@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 
-def gamma_step(
-    y_t: Tensor, y0_hat: Tensor, f: Tensor, z: Tensor, beta: Tensor, t: int
-) -> Tensor:
+def gamma_step(y_t: Tensor, y0_hat: Tensor, f: Tensor, z: Tensor, beta: Tensor, t: int) -> Tensor:
     """One step of CARD, Alg. 2, lines 3-5, in the paper's gamma form; betas are numbered from 1."""
     alpha = 1.0 - beta
     abar = torch.cumprod(alpha, 0)

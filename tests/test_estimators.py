@@ -55,7 +55,9 @@ def test_everything_has_the_promised_shape(reg):
     assert reg.predict(X[:1]).shape == (1,)
 
 
-@pytest.mark.parametrize("make", [lambda: CARDRegressor(**QUICK), lambda: CARDRegressor.from_recipe("paper", **PAPER)])
+@pytest.mark.parametrize(
+    "make", [lambda: CARDRegressor(**QUICK), lambda: CARDRegressor.from_recipe("paper", **PAPER)]
+)
 def test_several_targets(make):
     reg = make().set_params(n_draws=50).fit(X, BOTH)
     assert reg.predict(X).shape == (80, 2)
@@ -89,7 +91,9 @@ def test_draws_do_not_depend_on_what_else_is_drawn(reg, monkeypatch):
     assert not np.array_equal(reg.sample(X, 9, random_state=4), whole)
 
 
-@pytest.mark.parametrize("make", [lambda: CARDRegressor(**QUICK), lambda: CARDRegressor.from_recipe("paper", **PAPER)])
+@pytest.mark.parametrize(
+    "make", [lambda: CARDRegressor(**QUICK), lambda: CARDRegressor.from_recipe("paper", **PAPER)]
+)
 def test_a_random_state_repeats_a_fit_bit_for_bit(make, modern, paper):
     again = make().fit(X, Y)
     first = paper if again.denoiser == "table" else modern
@@ -118,7 +122,9 @@ def test_every_sampler_serves_the_papers_network(paper, sampler):
     assert np.isfinite(other.predict(X)).all()
 
 
-@pytest.mark.parametrize("switches", [{"prior": "zero"}, {"mean_input": False}, {"mean": "zero"}, {"schedule": "cosine"}])
+@pytest.mark.parametrize(
+    "switches", [{"prior": "zero"}, {"mean_input": False}, {"mean": "zero"}, {"schedule": "cosine"}]
+)
 def test_the_papers_switches_change_the_fit(paper, switches):
     other = CARDRegressor.from_recipe("paper", **PAPER, **switches).fit(X, Y)
     assert np.isfinite(other.predict(X)).all()

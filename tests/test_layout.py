@@ -47,7 +47,11 @@ def test_imports_point_down():
         name = path.relative_to(SOURCE).with_suffix("").parts[0]
         if name in {"__init__", "__main__"}:
             continue
-        wrong += [f"{name} imports {other}" for other in imported(path) if other != name and floor(other) >= floor(name)]
+        wrong += [
+            f"{name} imports {other}"
+            for other in imported(path)
+            if other != name and floor(other) >= floor(name)
+        ]
     assert not wrong
 
 

@@ -4,7 +4,9 @@ import torch
 from card.noise import Schedule, cosine, even_log_snr, from_betas, linear
 
 
-@pytest.mark.parametrize("schedule", [linear(), linear(50, 1e-3, 0.35), cosine(200), even_log_snr(12, 0.01, 30)])
+@pytest.mark.parametrize(
+    "schedule", [linear(), linear(50, 1e-3, 0.35), cosine(200), even_log_snr(12, 0.01, 30)]
+)
 def test_variance_is_preserved_and_node_zero_is_clean(schedule: Schedule):
     assert torch.allclose(schedule.alpha**2 + schedule.sigma**2, torch.ones_like(schedule.alpha), atol=1e-15)
     assert schedule.alpha[0] == 1
@@ -35,7 +37,9 @@ def test_even_log_snr_has_equal_steps_between_the_given_ratios():
     ratio = schedule.sigma[1:] / schedule.alpha[1:]
     assert ratio[0] == pytest.approx(0.02)
     assert ratio[-1] == pytest.approx(50.0)
-    assert torch.allclose(torch.diff(schedule.log_snr[1:]), torch.diff(schedule.log_snr[1:])[0].expand(8), atol=1e-9)
+    assert torch.allclose(
+        torch.diff(schedule.log_snr[1:]), torch.diff(schedule.log_snr[1:])[0].expand(8), atol=1e-9
+    )
 
 
 def test_diffuse_mixes_signal_and_noise_by_the_node_of_each_row():

@@ -20,8 +20,9 @@ card.checkpoint.Checkpoint.__init__.__defaults__ = (0.0,)  # write after every e
 rng = np.random.default_rng(0)
 X = rng.normal(size=(120, 3)); y = X.sum(1) + rng.normal(size=120)
 recipe, checkpoint, out = sys.argv[1:4]
-small = dict(n_steps=50, beta_T=0.3, epochs=150, mean_epochs=30) if recipe == "paper" else dict(epochs=150, repeats=1, cv=3)
-reg = CARDRegressor.from_recipe(recipe, random_state=0, checkpoint_path=checkpoint or None, n_draws=20, **small)
+small = {"paper": dict(n_steps=50, beta_T=0.3, mean_epochs=30), "modern": dict(repeats=1, cv=3)}[recipe]
+small |= dict(epochs=150, n_draws=20)
+reg = CARDRegressor.from_recipe(recipe, random_state=0, checkpoint_path=checkpoint or None, **small)
 reg.fit(X, y)
 np.save(out, reg.sample(X, 5, random_state=0))
 """
@@ -31,7 +32,8 @@ def start(tmp_path: Path, recipe: str, checkpoint: str, out: str) -> subprocess.
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, str(script), recipe, checkpoint, str(tmp_path / out)], env=environment)
+    command = [sys.executable, str(script), recipe, checkpoint, str(tmp_path / out)]
+    return subprocess.Popen(command, env=environment)
 
 
 @pytest.mark.parametrize("recipe", ["paper", "modern"])

@@ -143,7 +143,7 @@ def test_clipping_bounds_each_members_gradient_by_itself():
     scale = torch.tensor([1e6, 1.0])
     train(
         net,
-        lambda b, g: (net(x).flatten(1).sum(1) * scale),
+        lambda b, g: net(x).flatten(1).sum(1) * scale,
         torch.zeros(2, 1, dtype=torch.long),
         [1, 2],
         Training(epochs=1, batch_size=1, clip=1.0),

@@ -41,7 +41,7 @@ def fingerprint(settings: dict[str, object], *arrays: np.ndarray) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
     for array in arrays:
         digest.update(repr((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

@@ -77,7 +77,9 @@ class TableDenoiser(Denoiser):
         self.times = Table(schedule.n_steps + 1, 3 * width, rngs)
 
     def context(self, x, f, rngs=None):
-        response, rest = self.first.weight.split([self.n_targets, self.first.weight.shape[1] - self.n_targets], 1)
+        response, rest = self.first.weight.split(
+            [self.n_targets, self.first.weight.shape[1] - self.n_targets], 1
+        )
         row = torch.cat([f, x], dim=2) if self.mean_input else x
         context = affine(self.first.bias, row, rest)
         return affine(context, f, response) if self.centred else context
@@ -92,7 +94,9 @@ class TableDenoiser(Denoiser):
 
     def at(self, context, schedule):
         if schedule is not self.schedule:
-            raise ValueError("This network knows only the time steps it was trained on: pick nodes among them.")
+            raise ValueError(
+                "This network knows only the time steps it was trained on: pick nodes among them."
+            )
         alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
 
         def denoise(r: Tensor, k: int) -> Tensor:
@@ -181,7 +185,9 @@ class UnitDenoiser(Denoiser):
         alpha, sigma, gates = schedule.alpha.tolist(), schedule.sigma.tolist(), self.gates(schedule)
 
         def denoise(state: Tensor, k: int) -> Tensor:
-            return alpha[k] * state + sigma[k] * self.velocity_with_tangents(state, context, gates[:, k - 1 : k])
+            return alpha[k] * state + sigma[k] * self.velocity_with_tangents(
+                state, context, gates[:, k - 1 : k]
+            )
 
         return denoise
 
@@ -204,7 +210,9 @@ class UnitDenoiser(Denoiser):
         n = r.shape[1]
         strata = (torch.arange(n, device=r.device) + uniform(rngs, n)) / n
         centre, spread = self.level
-        log_ratio = centre + spread * math.sqrt(2.0) * torch.erfinv((2.0 * strata - 1.0).clamp(-0.9999, 0.9999))
+        log_ratio = centre + spread * math.sqrt(2.0) * torch.erfinv(
+            (2.0 * strata - 1.0).clamp(-0.9999, 0.9999)
+        )
         return self.loss_at(r, context, log_ratio, normal(rngs, *r.shape[1:]))
 
     def loss_at(self, r: Tensor, context: Tensor, log_ratio: Tensor, eps: Tensor) -> Tensor:

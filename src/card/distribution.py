@@ -112,7 +112,9 @@ def _columns(y: np.ndarray, n_rows: int) -> tuple[np.ndarray, tuple[int, ...]]:
     if y.ndim == 0:
         y = np.full(n_rows, y)
     if y.ndim > 2 or len(y) != n_rows:
-        raise ValueError(f"y must have shape ({n_rows},) or ({n_rows}, m), one row a prediction; got {y.shape}.")
+        raise ValueError(
+            f"y must have shape ({n_rows},) or ({n_rows}, m), one row a prediction; got {y.shape}."
+        )
     return y.reshape(n_rows, -1), y.shape
 
 
@@ -236,7 +238,7 @@ class Draws(Distribution):
         n_targets = self.draws.shape[2]
         if y.ndim not in (2, 3) or len(y) != len(self) or y.shape[-1] != n_targets:
             raise ValueError(
-                f"y must have shape ({len(self)}, {n_targets}) or ({len(self)}, m, {n_targets}); got {y.shape}."
+                f"y must have shape ({len(self)}, {n_targets}) or ({len(self)}, m, {n_targets}), got {y.shape}"
             )
         return y.reshape(len(self), -1, n_targets), y.shape
 
@@ -295,7 +297,9 @@ class Gaussian(Distribution):
         return self.location[:, None] + self.scale[:, None] * z
 
     def sample(self, n_draws, random_state=None):
-        noise = np.random.default_rng(random_state).standard_normal((check_n_draws(n_draws), *self.location.shape))
+        noise = np.random.default_rng(random_state).standard_normal(
+            (check_n_draws(n_draws), *self.location.shape)
+        )
         return self.location + self.scale * noise
 
     def _standardise(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -123,7 +123,7 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
     (2, 2)
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "mean": [StrOptions({"auto", "mlp", "zero"}), HasMethods(["fit", "predict"])],
         "cv": ["cv_object"],
         "repeats": [Interval(numbers.Integral, 1, None, closed="left"), None],
@@ -266,7 +266,9 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         self._validate_params()
         if self.sampler == "flow" and self.denoiser == "table":
-            raise ValueError("sampler='flow' needs denoiser='unit'; for 'table' choose 'multistep' or 'ancestral'.")
+            raise ValueError(
+                "sampler='flow' needs denoiser='unit'; for 'table' choose 'multistep' or 'ancestral'."
+            )
         if self.sampler not in {"flow", "multistep", "multistep-sde"} and self.denoiser == "unit":
             raise ValueError(
                 f"sampler={self.sampler!r} walks the paper's time steps and needs denoiser='table'; "
@@ -285,7 +287,9 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         if y is None:
             raise ValueError("This CARDRegressor requires y to be passed, but the target y is None.")
         X = self._check_table(X, reset=True)
-        y = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y", ensure_min_samples=1)
+        y = check_array(
+            y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y", ensure_min_samples=1
+        )
         check_consistent_length(X, y)
         if y.ndim > 2:
             raise ValueError(f"y must have shape (n,) or (n, k), got {y.shape}.")
@@ -439,9 +443,14 @@ def fit_together(
     seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
     checked = [e._check_fit(X, y) for e, X, y in zip(estimators, Xs, ys, strict=True)]
     features = [_features(e, X) for e, (X, _, _) in zip(estimators, checked, strict=True)]
-    xs = [f.transform(X) if f else np.asarray(X, np.float32) for f, (X, _, _) in zip(features, checked, strict=True)]
+    xs = [
+        f.transform(X) if f else np.asarray(X, np.float32)
+        for f, (X, _, _) in zip(features, checked, strict=True)
+    ]
     codecs: list[Codec] = [fit_codec(y, first.response, first.standardise_y) for _, y, _ in checked]
-    zs = [c.encode(y, np.random.default_rng(s)) for c, (_, y, _), s in zip(codecs, checked, seeds, strict=True)]
+    zs = [
+        c.encode(y, np.random.default_rng(s)) for c, (_, y, _), s in zip(codecs, checked, seeds, strict=True)
+    ]
     checkpoint = None
     if first.checkpoint_path is not None:
         skip = {"checkpoint_path", "verbose", "n_jobs", "device", "random_state"}

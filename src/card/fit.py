@@ -136,7 +136,7 @@ def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting) -> Means:
 def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fitting: Fitting) -> Model:
     seen = means.fold >= 0
     error = np.where(seen[:, None], z - means.f, 0.0)
-    square = error[seen].astype(np.float64).__pow__(2).mean(0)
+    square = np.square(error[seen], dtype=np.float64).mean(0)
     scale = np.sqrt(square)
     scale = np.where(scale > 1e-6, scale, 1e-6)
     kept = np.sqrt(np.maximum(1.0 - means.spread / means.n_repeats / scale**2, SMALLEST_SHARE))
@@ -158,9 +158,10 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         patience=max(8 * every, epochs // 4),
         evaluate_every=every,
     )
-    tensors = [torch.from_numpy(a.astype(np.float32)).to(fitting.device) for a in (x, means.f, error / scale)]
     denoiser, _ = fit_unit_denoiser(
-        *tensors,
+        _stacked([x], fitting),
+        _stacked([means.f], fitting),
+        _stacked([error / scale], fitting),
         means.fold,
         means.n_members,
         seed_of(fitting.seed, 11),
@@ -193,13 +194,16 @@ def _plain_means(xs, zs, codecs, seeds, fitting: Fitting) -> list[Means]:
     mean, n_targets = fitting["mean"], zs[0].shape[1]
     if not isinstance(mean, str):
         fitted = [
-            fit_regressor_mean(mean, x, z, c.location, c.scale) for x, z, c in zip(xs, zs, codecs, strict=True)
+            fit_regressor_mean(mean, x, z, c.location, c.scale)
+            for x, z, c in zip(xs, zs, codecs, strict=True)
         ]
         return [_fixed(m, x, fitting) for m, x in zip(fitted, xs, strict=True)]
     if mean == "zero":
         return [_fixed(ZeroMean(n_targets), x, fitting) for x in xs]
     if mean == "auto":
-        raise ValueError("mean='auto' is cross-fitted and needs cv; with cv=None say 'mlp', 'zero' or a regressor.")
+        raise ValueError(
+            "mean='auto' is cross-fitted and needs cv; with cv=None say 'mlp', 'zero' or a regressor."
+        )
     x, z = _stacked(xs, fitting), _stacked(zs, fitting)
     how = Training(
         epochs=fitting["mean_epochs"],
@@ -232,7 +236,9 @@ def _stacked(arrays: Sequence[np.ndarray], fitting: Fitting) -> Tensor:
     return torch.from_numpy(np.concatenate(arrays).astype(np.float32)).to(fitting.device)
 
 
-def _table_models(xs, zs, codecs, means: Sequence[Means], rows: Tensor, seeds, fitting: Fitting) -> list[Model]:
+def _table_models(
+    xs, zs, codecs, means: Sequence[Means], rows: Tensor, seeds, fitting: Fitting
+) -> list[Model]:
     """The paper's denoiser for each table, all trained in one batched call."""
     centred = fitting["prior"] == "mean"
     x, z, f = _stacked(xs, fitting), _stacked(zs, fitting), _stacked([m.f for m in means], fitting)
@@ -316,9 +322,7 @@ def fit_unit_denoiser(
 
 def _held_out(denoiser: UnitDenoiser, x: Tensor, f: Tensor, r: Tensor, rows: Tensor, seeds: Sequence[int]):
     """The held-out denoising loss, at levels and noise that stay the same from one look to the next."""
-    n_members, n = rows.shape
-    most = max(1, 40_000 // HELD_OUT_COPIES)
-    rows = rows[:, :most]
+    rows = rows[:, : 40_000 // HELD_OUT_COPIES]
     n = rows.shape[1]
     rngs = generators([seed_of(seed, 7) for seed in seeds])
     order = torch.stack([torch.randperm(n * HELD_OUT_COPIES, generator=rng) for rng in rngs])
@@ -344,5 +348,3 @@ def rectangle(rows: Sequence[np.ndarray]) -> Tensor:
     """Lists of rows of nearly equal length as (M, n): the shorter start again from their beginning."""
     n = max(len(each) for each in rows)
     return torch.from_numpy(np.stack([np.resize(each, n) for each in rows]))
-
-

@@ -79,16 +79,20 @@ class NetworkMean(Mean):
     """M MLPs, one per member; the paper's has hidden layers of 100 and 50."""
 
     def __init__(
-        self, sizes: Sequence[int], seeds: Sequence[int], dropout: float = 0.0, device: torch.device | str = "cpu"
+        self,
+        sizes: Sequence[int],
+        seeds: Sequence[int],
+        dropout: float = 0.0,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.sizes, self.dropout = tuple(sizes), dropout
         self.network = MLP(self.sizes, leaky_relu, generators(seeds), dropout).to(device)
 
     @torch.no_grad()
     def predict(self, x):
-        weight = self.network.layers[0].weight
-        x = torch.as_tensor(x).to(weight)
-        return self.network(x.expand(len(weight), -1, -1)).cpu().numpy()
+        bias = next(self.network.parameters())
+        x = torch.as_tensor(x).to(bias)
+        return self.network(x.expand(len(bias), -1, -1)).cpu().numpy()
 
 
 def fit_network_mean(
@@ -123,7 +127,14 @@ def fit_network_mean(
 
         trial_seeds = [seed_of(s, 2) for s in seeds]
         trace = train(
-            trial.network, loss_of(trial.network), rows[:, :cut], trial_seeds, how, held_out, stages[0], progress
+            trial.network,
+            loss_of(trial.network),
+            rows[:, :cut],
+            trial_seeds,
+            how,
+            held_out,
+            stages[0],
+            progress,
         )
         best_epoch = trace.best_epoch
 

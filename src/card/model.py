@@ -21,7 +21,7 @@ import torch
 from torch import Generator, Tensor
 
 from card.codec import Codec
-from card.denoise import Denoiser
+from card.denoise import Denoiser, UnitDenoiser
 from card.flow import Curve, is_coarse, latents, ode, solve
 from card.noise import Schedule
 from card.sample import Sampler
@@ -98,8 +98,8 @@ class Model:
             normal = self._tile_noise(seed_of(seed, first), len(rows))
             denoise = self.denoiser.at(context[:, rows].contiguous(), sampler.schedule)
             residuals[:, first : first + len(rows)] = sampler(denoise, normal(), normal).cpu().numpy()
-        residuals = residuals.reshape(self.n_members, len(x), per_member, -1).transpose(2, 0, 1, 3)
-        draws = self.respond(centres, residuals)
+        by_draw = residuals.reshape(self.n_members, len(x), per_member, -1).transpose(2, 0, 1, 3)
+        draws = self.respond(centres, by_draw)
         return draws.reshape(-1, *draws.shape[2:])[:n_draws]
 
     def _tile_noise(self, seed: int, n: int) -> Callable[[], Tensor]:
@@ -128,6 +128,7 @@ class Model:
 
     def _solve(self, context: Tensor, schedule: Schedule, z: Tensor) -> tuple[Tensor, Tensor]:
         """Ends of the flow and tangents, (M, N, Q) each."""
+        assert isinstance(self.denoiser, UnitDenoiser)
         sampler, n_nodes = ode(schedule), len(z)
         n_members, n_rows, width = context.shape
         ends = torch.empty(2, n_members, n_rows, n_nodes)
@@ -141,7 +142,9 @@ class Model:
             start = latent[:, None, :] + float(schedule.alpha[top]) * mean  # the prior, centred where r_0 is
             items = part[:, :, None].expand(-1, -1, n_nodes, -1).reshape(n_members, n * n_nodes, width)
             start = start.reshape(n_members, n * n_nodes, 1)
-            value, slope = solve(self.denoiser.at_with_tangents(items, schedule), sampler, start, torch.ones_like(start))
+            value, slope = solve(
+                self.denoiser.at_with_tangents(items, schedule), sampler, start, torch.ones_like(start)
+            )
             ends[0, :, block] = value.view(n_members, n, n_nodes).cpu()
             ends[1, :, block] = slope.view(n_members, n, n_nodes).cpu()
         return ends[0], ends[1]

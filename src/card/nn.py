@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor, nn
@@ -91,7 +92,7 @@ class MLP(nn.Module):
 
     def __init__(self, sizes, activation, rngs, dropout: float = 0.0) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Linear(i, o, rngs) for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(Linear(i, o, rngs) for i, o in pairwise(sizes))
         self.activation = activation
         self.dropout = dropout
 

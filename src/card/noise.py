@@ -44,7 +44,9 @@ class Schedule:
 def from_betas(beta: Tensor) -> Schedule:
     """The schedule whose one-step transitions are N(sqrt(1 - beta_k) r_{k-1}, beta_k I)."""
     if not bool(((beta > 0) & (beta < 1)).all()):
-        raise ValueError("Every beta must lie strictly between 0 and 1: choose other betas or another n_steps.")
+        raise ValueError(
+            "Every beta must lie strictly between 0 and 1: choose other betas or another n_steps."
+        )
     abar = torch.cat([torch.ones(1, dtype=torch.float64), (1.0 - beta.double()).cumprod(0)])
     return Schedule(abar.sqrt(), (1.0 - abar).sqrt())
 
@@ -64,7 +66,9 @@ def cosine(n_steps: int = 1000, offset: float = 0.008, beta_max: float = 0.999) 
 def even_log_snr(n_steps: int, noise_min: float, noise_max: float) -> Schedule:
     """Nodes 1..T at which sigma / alpha grows from noise_min to noise_max by equal ratios."""
     if not 0 < noise_min < noise_max:
-        raise ValueError(f"Noise levels must satisfy 0 < noise_min < noise_max, got {noise_min}, {noise_max}.")
+        raise ValueError(
+            f"Noise levels must satisfy 0 < noise_min < noise_max, got {noise_min}, {noise_max}."
+        )
     ratio = torch.logspace(math.log10(noise_min), math.log10(noise_max), n_steps, dtype=torch.float64)
     ratio = torch.cat([torch.zeros(1, dtype=torch.float64), ratio])
     alpha = (1.0 + ratio.square()).rsqrt()

@@ -2,7 +2,7 @@
 
 A model file is a zip of
 
-    manifest.json        format version, kind, library versions, parameters, and the SHA-256 of all other parts
+    manifest.json        format version, kind, library versions, parameters, SHA-256 of the other parts
     tensors.safetensors  every array: weights, scales, trees
     mean-<i>.skops       scikit-learn mean models, where there are any (only types that skops trusts)
     README.md            a model card for people
@@ -18,9 +18,9 @@ import io
 import json
 import os
 import zipfile
-from zlib import error as zlib_error
 from pathlib import Path
 from typing import Any
+from zlib import error as zlib_error
 
 import numpy as np
 import safetensors.numpy
@@ -102,7 +102,11 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "card_version": card.__version__,
-        "versions": {"numpy": np.__version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__},
+        "versions": {
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()},
         **content,
     }
@@ -126,8 +130,8 @@ def _skops_bytes(estimator: Any) -> bytes:
     unknown = _untrusted(data)
     if unknown:
         raise TypeError(
-            f"The mean model holds types that cannot be stored safely ({', '.join(unknown)}). Use a scikit-learn "
-            "regressor, or keep this model with joblib where you trust the file."
+            f"The mean model holds types that cannot be stored safely ({', '.join(unknown)}). "
+            "Use a scikit-learn regressor, or keep this model with joblib where you trust the file."
         )
     return data
 
@@ -154,7 +158,13 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
     }
 
 
-UNSAVED = {"checkpoint_path", "device", "n_jobs", "verbose", "random_state"}  # of the machine, not of the model
+UNSAVED = {
+    "checkpoint_path",
+    "device",
+    "n_jobs",
+    "verbose",
+    "random_state",
+}  # of the machine, not of the model
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -190,9 +200,14 @@ def _model_state(model: Model, bundle: Bundle) -> dict[str, Any]:
 
 def _denoiser_state(denoiser: Denoiser, bundle: Bundle) -> dict[str, Any]:
     if isinstance(denoiser, UnitDenoiser):
-        n_in = denoiser.row[0].weight.shape[1]
+        n_in = denoiser.state_dict()["row.0.weight"].shape[1]
         n_targets = denoiser.last.weight.shape[2]
-        return {"kind": "unit", "n_features": n_in - n_targets, "n_targets": n_targets, "width": denoiser.width}
+        return {
+            "kind": "unit",
+            "n_features": n_in - n_targets,
+            "n_targets": n_targets,
+            "width": denoiser.width,
+        }
     assert isinstance(denoiser, TableDenoiser)
     schedule = denoiser.schedule
     bundle.put("schedule", {"alpha": schedule.alpha.numpy(), "sigma": schedule.sigma.numpy()})
@@ -255,7 +270,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib_error) as error:
+    except (
+        zipfile.BadZipFile,
+        OSError,
+        EOFError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        zlib_error,
+    ) as error:
         raise ModelFileError(f"{path} is not a card model file, or it is truncated: {error}.") from error
     try:
         manifest = json.loads(parts.pop(MANIFEST))
@@ -283,7 +306,9 @@ def _check_manifest(path: Path, manifest: Any, parts: dict[str, bytes]) -> None:
         if name not in parts:
             raise ModelFileError(f"{path} lacks its part {name}.")
         if hashlib.sha256(parts[name]).hexdigest() != digest:
-            raise ModelFileError(f"The part {name} of {path} has been changed or damaged: its checksum differs.")
+            raise ModelFileError(
+                f"The part {name} of {path} has been changed or damaged: its checksum differs."
+            )
 
 
 def _skops_load(path: Any, data: bytes) -> Any:
@@ -291,7 +316,9 @@ def _skops_load(path: Any, data: bytes) -> Any:
 
     unknown = _untrusted(data)
     if unknown:
-        raise ModelFileError(f"The mean model in {path} holds types that are not trusted: {', '.join(unknown)}.")
+        raise ModelFileError(
+            f"The mean model in {path} holds types that are not trusted: {', '.join(unknown)}."
+        )
     return skops.io.loads(data, trusted=sorted(TRUSTED))
 
 
@@ -356,7 +383,9 @@ def _denoiser(state: dict[str, Any], bundle: Bundle, n_members: int, device: tor
     else:
         scales = _tensors(bundle.get("schedule"))
         schedule = Schedule(scales["alpha"], scales["sigma"])
-        denoiser = TableDenoiser(*sizes, schedule, rngs, state["width"], state["mean_input"], state["centred"])
+        denoiser = TableDenoiser(
+            *sizes, schedule, rngs, state["width"], state["mean_input"], state["centred"]
+        )
     denoiser.load_state_dict(_tensors(bundle.get("denoiser")))
     return denoiser.to(device)
 
@@ -370,5 +399,7 @@ def _mean(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Predic
         return network
     if state["kind"] == "regressor":
         arrays = bundle.get("mean")
-        return RegressorMean(bundle.estimators[0], state["n_targets"], arrays.get("location"), arrays.get("scale"))
+        return RegressorMean(
+            bundle.estimators[0], state["n_targets"], arrays.get("location"), arrays.get("scale")
+        )
     return CrossFit.from_state(bundle.get("mean"), bundle.estimators, state["settings"])

@@ -132,7 +132,7 @@ class Loop:
             table.rows.step(scale)
         self.step += 1
         if self.ema is not None:
-            torch._foreach_lerp_(self.ema, self.params, 1.0 - self._decay())
+            torch._foreach_lerp_(self.ema, list[Tensor](self.params), 1.0 - self._decay())
 
     def _decay(self) -> float:
         decay = self.how.ema or 0.0
@@ -217,7 +217,9 @@ class Loop:
             self.trace.losses = list(state["losses"])
         for i, p in enumerate(self.params):
             p.data.copy_(state[f"param.{i}"])
-            self.adam.state[p] = {key: value.to(p.device) for key, value in _under(state, f"adam.{i}.").items()}
+            self.adam.state[p] = {
+                key: value.to(p.device) for key, value in _under(state, f"adam.{i}.").items()
+            }
             if self.ema is not None:
                 self.ema[i].copy_(state[f"ema.{i}"])
         best = _under(state, "best.")
