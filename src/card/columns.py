@@ -55,7 +55,7 @@ def is_table(X: Any) -> bool:
 
     False for numeric arrays and nested lists of numbers, which scikit-learn can validate itself.
     """
-    if _is_frame(X) or _is_records(X):
+    if _is_frame(X) or is_records(X):
         return True
     if hasattr(X, "toarray"):
         return False
@@ -73,7 +73,7 @@ def read_table(X: Any) -> Table:
     >>> table.names, table.columns[1].values.tolist()
     (['size', 'town'], ['Ulm', None])
     """
-    if _is_records(X):
+    if is_records(X):
         return _from_records(X)
     frame = nw.from_native(X, eager_only=True, pass_through=True) if _is_frame(X) else X
     return _from_frame(frame) if isinstance(frame, nw.DataFrame) else _from_array(X)
@@ -94,8 +94,22 @@ def _is_frame(X: Any) -> bool:
     return isinstance(native, nw.DataFrame)
 
 
-def _is_records(X: Any) -> bool:
+def is_records(X: Any) -> bool:
+    """Whether X is a list of dicts."""
     return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(row, dict) for row in X)
+
+
+def frame_of_records(rows: Sequence[dict], names: Sequence[str] | None = None) -> pd.DataFrame:
+    """A list of dicts as a frame: a name absent from a dict is a gap.
+
+    With `names`, these columns come first and in this order; other names found follow.
+
+    >>> frame_of_records([{"b": 1, "a": 2}], ["a", "b", "c"]).columns.tolist()
+    ['a', 'b', 'c']
+    """
+    found = dict.fromkeys(str(name) for row in rows for name in row)
+    order = [*(names if names is not None else []), *found]
+    return pd.DataFrame({name: [row.get(name) for row in rows] for name in dict.fromkeys(order)})
 
 
 def _from_records(rows: Sequence[dict]) -> Table:

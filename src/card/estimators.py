@@ -30,6 +30,7 @@ from sklearn.utils.validation import (
 from card import recipes
 from card.checkpoint import Checkpoint, fingerprint
 from card.codec import Codec, fit_codec
+from card.columns import frame_of_records, is_records
 from card.distribution import Curves, Distribution, Draws, Gaussian, OnGrid, Within, check_n_draws
 from card.features import Features, is_table
 from card.fit import Fitting, fit_cross_fitted, fit_plain
@@ -299,6 +300,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         return X, y.reshape(len(y), -1), y.ndim == 1
 
     def _check_table(self, X: Any, reset: bool) -> Any:
+        if is_records(X):
+            X = frame_of_records(X, None if reset else getattr(self, "feature_names_in_", None))
         if is_table(X):
             _check_feature_names(self, X, reset=reset)
             if reset:
