@@ -128,7 +128,7 @@ def test_a_table_without_signal_gets_a_constant():
     z = np.random.default_rng(1).normal(size=(300, 1)).astype(np.float32)
     fit = crossfit(x, z, learners=QUICK, seed=0)
     assert fit.predict(x).std() < 0.25
-    assert np.mean((fit.oof - z) ** 2) < 1.05 * z.var()
+    assert 0.97 * z.var() < np.mean((fit.oof - z) ** 2) < 1.05 * z.var()  # below: a row was seen
 
 
 def test_a_straight_line_is_left_to_the_linear_learner():

@@ -249,7 +249,7 @@ def bins_of(x: np.ndarray, bins: int, most: int = 1024) -> Bins:
     return Bins(column=column.astype(np.int64), low=low, width=width)
 
 
-def whitening_of(x: np.ndarray, smallest: float = 1e-3) -> Whitening:
+def whitening_of(x: np.ndarray, smallest: float = 1e-4) -> Whitening:
     """Principal components in unit variance, but for those of a scale below `smallest` of the first's."""
     centre = x.mean(axis=0, dtype=float)
     size, axes = np.linalg.eigh(np.cov(x.T.astype(float), bias=True).reshape(x.shape[1], -1))
