@@ -14,7 +14,7 @@ FLOORS = [
     {"trees"},
     {"crossfit"},
     {"model", "distribution"},
-    {"fit"},
+    {"fit", "conformal"},
     {"estimators", "confidence"},
     {"model_card", "plots", "evaluation"},
     {"persist"},

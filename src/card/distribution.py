@@ -238,7 +238,7 @@ class Draws(Distribution):
         n_targets = self.draws.shape[2]
         if y.ndim not in (2, 3) or len(y) != len(self) or y.shape[-1] != n_targets:
             raise ValueError(
-                f"y must have shape ({len(self)}, {n_targets}) or ({len(self)}, m, {n_targets}), got {y.shape}"
+                f"y must have shape ({len(self)}, [m,] {n_targets}), one row a prediction; got {y.shape}."
             )
         return y.reshape(len(self), -1, n_targets), y.shape
 

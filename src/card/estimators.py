@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -30,6 +30,7 @@ from sklearn.utils.validation import (
 from card import recipes
 from card.checkpoint import Checkpoint, fingerprint
 from card.codec import Codec, fit_codec
+from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.columns import frame_of_records, is_records
 from card.distribution import Curves, Distribution, Draws, Gaussian, OnGrid, Within, check_n_draws
 from card.features import Features, is_table
@@ -38,6 +39,7 @@ from card.model import Model
 from card.noise import SCHEDULES, Schedule, even_log_snr
 from card.progress import Bars
 from card.sample import make_sampler
+from card.train import seed_of
 
 MIN_ROWS = 4
 FLOW_RANGE = (0.01, 30.0)  # noise-to-signal ratios that the flow walks through
@@ -280,6 +282,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         low, high = _limits(self.bounds)
         if not low < high:
             raise ValueError(f"bounds must be (low, high) with low < high, got {self.bounds!r}.")
+        if self.conformal == "cv+" and (self.cv is None or self.sampler != "flow"):
+            raise ValueError("conformal='cv+' needs folds (cv) and sampler='flow'; otherwise use 'split'.")
         if not isinstance(self.device, str | torch.device):
             raise ValueError(f"device must be 'auto' or the name of a torch device, got {self.device!r}.")
 
@@ -294,6 +298,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         check_consistent_length(X, y)
         if y.ndim > 2:
             raise ValueError(f"y must have shape (n,) or (n, k), got {y.shape}.")
+        if self.conformal is not None and y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(f"conformal intervals are for one target, but y has {y.shape[1]} columns.")
         low, high = _limits(self.bounds)
         if y.min() < low or y.max() > high:
             raise ValueError(f"y goes from {y.min()} to {y.max()}, beyond bounds {self.bounds}: widen them.")
@@ -338,28 +344,51 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
 
     def _encode(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = self._check_table(X, reset=False)
-        if self.features_ is None:
-            return np.asarray(X, dtype=np.float32)
-        return self.features_.transform(X)
+        return self._transform(self._check_table(X, reset=False))
+
+    def _transform(self, X: Any) -> np.ndarray:
+        return np.asarray(X, dtype=np.float32) if self.features_ is None else self.features_.transform(X)
 
     def predict_distribution(self, X: Any) -> Distribution:
         """The predicted distribution of each row: see `card.distribution.Distribution`."""
         return self._distribution(self._encode(X), self.n_draws, self.seed_)
 
     def _distribution(self, x: np.ndarray, n_draws: int, seed: int) -> Distribution:
-        if self.sampler == "flow" and self.model_.n_targets == 1:
-            curve = self.model_.curves(x, self.schedule_, self.n_nodes)
+        inner = self._plain_distribution(self.model_, x, n_draws, seed)
+        if self.conformal_ is None:
+            return inner
+        if self.conformal == "split":
+            return SplitCalibrated(inner, self.conformal_[0])
+        members = [
+            self._plain_distribution(self.model_.member(k), x, 1, 0) for k in range(len(self.conformal_))
+        ]
+        return CrossCalibrated(inner, members, self.conformal_)
+
+    def _calibrate(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+        """Scores of rows that the model, or the fold member that judges them, has not seen."""
+        if self.conformal == "split":
+            return [np.sort(scores(self._plain_distribution(self.model_, x, self.n_draws, self.seed_), y))]
+        fold = self.model_.fold
+        assert fold is not None
+        by_fold = [np.flatnonzero(fold == k) for k in range(self.model_.n_members)]
+        return [
+            thinned(scores(self._plain_distribution(self.model_.member(k), x[rows], 1, 0), y[rows]))
+            for k, rows in enumerate(by_fold)
+        ]
+
+    def _plain_distribution(self, model: Model, x: np.ndarray, n_draws: int, seed: int) -> Distribution:
+        if self.sampler == "flow" and model.n_targets == 1:
+            curve = model.curves(x, self.schedule_, self.n_nodes)
             inner: Distribution = Curves(curve, self.squeeze_)
         else:
-            inner = self._draws(x, n_draws, seed)
+            inner = self._draws(model, x, n_draws, seed)
         return self._honour(inner)
 
-    def _draws(self, x: np.ndarray, n_draws: int, seed: int) -> Draws:
+    def _draws(self, model: Model, x: np.ndarray, n_draws: int, seed: int) -> Draws:
         name = "multistep" if self.sampler == "flow" else self.sampler
         sampler = make_sampler(name, self.schedule_, self.n_evaluations)
-        draws = self.model_.draw(x, n_draws, sampler, seed)
-        return Draws(draws, self.squeeze_, self.model_.n_members)
+        draws = model.draw(x, n_draws, sampler, seed)
+        return Draws(draws, self.squeeze_, model.n_members)
 
     def _honour(self, inner: Distribution) -> Distribution:
         """Bounds and grid of the response."""
@@ -445,6 +474,12 @@ def fit_together(
         return
     seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
     checked = [e._check_fit(X, y) for e, X, y in zip(estimators, Xs, ys, strict=True)]
+    held_out: list[Any] = [None] * len(checked)
+    if first.conformal == "split":
+        parts = [hold_out(*c[:2], g, s) for c, g, s in zip(checked, groups, seeds, strict=True)]
+        held_out = [part[2:] for part in parts]
+        checked = [(part[0][0], part[0][1], c[2]) for part, c in zip(parts, checked, strict=True)]
+        groups = [part[1] for part in parts]
     features = [_features(e, X) for e, (X, _, _) in zip(estimators, checked, strict=True)]
     xs = [
         f.transform(X) if f else np.asarray(X, np.float32)
@@ -473,6 +508,13 @@ def fit_together(
         estimator.seed_ = seeds[i]
         estimator.squeeze_ = checked[i][2]
         estimator.schedule_ = getattr(models[i].denoiser, "schedule", None) or fitting.schedule
+        estimator.conformal_ = None
+        if estimator.conformal == "split":
+            X, y = held_out[i]
+            estimator.conformal_ = estimator._calibrate(estimator._transform(X), y[:, 0])
+        elif estimator.conformal == "cv+":
+            estimator.conformal_ = estimator._calibrate(xs[i], checked[i][1][:, 0])
+        estimator.model_.fold = None
     if checkpoint is not None:
         checkpoint.clear()
 
@@ -481,6 +523,24 @@ def _target_names(y: Any) -> list[str] | None:
     """Names of the responses, where y came with names: a frame or a series."""
     names = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
     return [str(name) for name in names] if all(name not in (None, "") for name in names) else None
+
+
+HELD_OUT = 0.2  # share of the rows (or groups) that conformal="split" keeps from every fitting step
+
+
+def hold_out(X: Any, y: np.ndarray, groups: Any, seed: int) -> tuple[tuple[Any, Any], Any, Any, Any]:
+    """((X, y) to fit on, their groups, X and y held out)."""
+    rng = np.random.default_rng(seed_of(seed, 13))
+    units = np.arange(len(y)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    chosen = rng.permutation(units.max() + 1)[: max(1, round(HELD_OUT * (units.max() + 1)))]
+    out = np.isin(units, chosen)
+    stay, leave = np.flatnonzero(~out), np.flatnonzero(out)
+    if len(stay) < MIN_ROWS:
+        raise ValueError(
+            f"conformal='split' leaves {len(stay)} rows to fit on, {MIN_ROWS} are needed: give more."
+        )
+    kept = None if groups is None else np.asarray(groups)[stay]
+    return (_safe_indexing(X, stay), y[stay]), kept, _safe_indexing(X, leave), y[leave]
 
 
 def _features(estimator: CARDRegressor, X: Any) -> Features | None:

@@ -116,7 +116,7 @@ def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, groups: Any, fitting: Fitti
         z,
         learners=learners,
         cv=fitting["cv"],
-        repeats=fitting["repeats"] or "auto",
+        repeats=1 if fitting["conformal"] == "cv+" else fitting["repeats"] or "auto",
         groups=None if groups is None else np.asarray(groups),
         seed=fitting.seed,
         n_jobs=fitting["n_jobs"],
@@ -171,7 +171,17 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         fitting.stage("denoiser"),
         fitting.bars.training("denoiser"),
     )
-    return Model(codec, means.predictor, denoiser, scale * kept, scale, True, means.n_members, fitting.device)
+    return Model(
+        codec,
+        means.predictor,
+        denoiser,
+        scale * kept,
+        scale,
+        True,
+        means.n_members,
+        fitting.device,
+        means.fold,
+    )
 
 
 def fit_plain(

@@ -13,7 +13,7 @@ is the epistemic part that folds can tell. For one member c = f, as in the paper
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from torch import Generator, Tensor
 from card.codec import Codec
 from card.denoise import Denoiser, UnitDenoiser
 from card.flow import Curve, is_coarse, latents, ode, solve
+from card.nn import generators, member
 from card.noise import Schedule
 from card.sample import Sampler
 from card.train import seed_of
@@ -35,6 +36,18 @@ class Predictor(Protocol):
     """A fitted mean model: (N, D) -> (M, N, K)."""
 
     def predict(self, x: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass
+class FoldMean:
+    """The mean model of one fold."""
+
+    mean: Predictor
+    k: int
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        by_fold = self.mean.predict(x)
+        return by_fold[self.k : self.k + 1] if len(by_fold) > 1 else by_fold
 
 
 @dataclass
@@ -53,6 +66,7 @@ class Model:
     centred: bool
     n_members: int
     device: torch.device
+    fold: np.ndarray | None = None  # (N,) of the training rows, right after a fit; not stored
 
     @property
     def n_targets(self) -> int:
@@ -78,6 +92,15 @@ class Model:
     def respond(self, centres: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Residuals -> responses in the user's units, before any rounding."""
         return self.codec.decode(centres + self.scale * r)
+
+    def member(self, k: int) -> Model:
+        """Member k alone, around the mean of fold k: it has seen none of that fold's rows."""
+        assert isinstance(self.denoiser, UnitDenoiser)
+        n_in = self.denoiser.state_dict()["row.0.weight"].shape[1]
+        single = UnitDenoiser(n_in - self.n_targets, self.n_targets, generators([0]), self.denoiser.width)
+        single.load_state_dict(member(self.denoiser, k))
+        mean = FoldMean(self.mean, k)
+        return replace(self, mean=mean, denoiser=single.to(self.device), n_members=1, fold=None)
 
     # ------------------------------------------------------------------ draws
 

@@ -144,6 +144,8 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
     if estimator.features_ is not None:
         features, arrays = estimator.features_.to_state()
         bundle.put("features", arrays)
+    for k, scores in enumerate(estimator.conformal_ or []):
+        bundle.put("conformal", {str(k): scores})
     names = getattr(estimator, "feature_names_in_", None)
     return {
         "kind": type(estimator).__name__,
@@ -350,6 +352,8 @@ def _estimator(manifest: dict[str, Any], bundle: Bundle, device: str) -> Any:
     estimator.target_names_ = manifest.get("target_names")
     estimator.seed_ = manifest["seed"]
     estimator.squeeze_ = manifest["squeeze"]
+    scores = bundle.get("conformal")
+    estimator.conformal_ = [scores[str(k)] for k in range(len(scores))] or None
     estimator.model_ = _model(manifest["model"], bundle, estimators._device(device))
     estimator.schedule_ = getattr(estimator.model_.denoiser, "schedule", None) or estimator._schedule()
     return estimator
