@@ -4,11 +4,12 @@ The score of a row is how far out its response lies in its own predicted distrib
 z = Phi^-1(F(y|x)); the interval at score s is all y with |z(y)| <= s.
 
 `split`: n rows that no fitting step saw give scores s_1..s_n. A new row's score is as likely to have any
-rank among them, so the interval at the ceil((n + 1)(1 - alpha))-th smallest covers with probability >= 1 - alpha.
+rank among them, so the interval at the ceil((n + 1)(1 - alpha))-th smallest covers with probability
+>= 1 - alpha.
 
-`cv+`: each training row is scored by the fold member that did not see it. For a new row, member k turns the
-scores of fold k into intervals; the alpha-quantile of all lower ends and the (1 - alpha)-quantile of all upper
-ends cover with probability >= 1 - 2 alpha (Barber et al. 2021), in practice close to 1 - alpha.
+`cv+`: each training row is scored by the fold member that did not see it. For a new row, member k turns
+the scores of fold k into intervals; the alpha-quantile of all lower ends and the (1 - alpha)-quantile of
+all upper ends cover with probability >= 1 - 2 alpha (Barber et al. 2021), in practice close to 1 - alpha.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from sklearn.utils.validation import (
 from card import recipes
 from card.checkpoint import Checkpoint, fingerprint
 from card.codec import Codec, fit_codec
-from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.columns import frame_of_records, is_records
+from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.distribution import Curves, Distribution, Draws, Gaussian, OnGrid, Within, check_n_draws
 from card.features import Features, is_table
 from card.fit import Fitting, fit_cross_fitted, fit_plain
