@@ -77,6 +77,17 @@ class Estimate:
     value: float
     error: float
 
+    def __str__(self) -> str:
+        """Rounded to what the error allows.
+
+        >>> str(Estimate(4.2137, 0.0321))
+        '4.214 ± 0.032'
+        """
+        if not np.isfinite(self.error) or self.error < 1e-6 * abs(self.value):
+            return f"{self.value:.4g}"
+        digits = int(np.clip(1 - np.floor(np.log10(self.error)), 0, 9))
+        return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
+
 
 def assess_rows(y: ArrayLike, distribution: Any, target: int | None = None) -> Rows:
     """What each row says; of several targets, about one of them (its NLL is that of the whole vector).
@@ -141,6 +152,19 @@ def score_classes(
         functions["pavpu"] = lambda i: metrics.pavpu(correct[i], certain[i])
     values = {name: [f(i) for i in picks] for name, f in functions.items()}
     return {name: Estimate(v[0], _spread(v[1:])) for name, v in values.items()}
+
+
+def match_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels as read from a file, as the classes they name.
+
+    >>> match_labels(np.array(["1", "0"]), np.array([0, 1]))
+    array([1, 0])
+    """
+    named = {str(c): c for c in classes.tolist()}
+    unknown = sorted({str(label) for label in y} - set(named))
+    if unknown:
+        raise ValueError(f"labels the model does not know: {', '.join(unknown[:5])}")
+    return np.array([named[str(label)] for label in y], dtype=classes.dtype)
 
 
 def _spread(values: list[float]) -> float:

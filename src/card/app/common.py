@@ -12,7 +12,9 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from card.files import FileError, read_chunks
+from card.columns import is_missing
+from card.facts import is_classifier, n_targets, target_names
+from card.files import read_chunks
 
 
 class Problem(Exception):
@@ -85,21 +87,6 @@ def load_model(path: Path) -> Any:
     if not path.is_file():
         raise Problem(f"{path}: no such model file")
     return card.load(path)
-
-
-def is_classifier(model: Any) -> bool:
-    return hasattr(model, "predict_proba")
-
-
-def target_names(model: Any) -> list[str] | None:
-    """Names of the columns that the model predicts, if it was fitted to named ones."""
-    names = getattr(model, "target_names_", None)
-    return None if names is None else [str(name) for name in names]
-
-
-def n_targets(model: Any) -> int | None:
-    """Number of targets of a response of several columns; None for one column."""
-    return None if is_classifier(model) or model.squeeze_ else model.model_.n_targets
 
 
 @dataclass(frozen=True)
@@ -175,8 +162,6 @@ def warn_of_extra(columns: Columns, frame: pd.DataFrame, path: Path, terminal: T
 
 def responses(frame: pd.DataFrame, labels: bool) -> pd.DataFrame:
     """Observed responses: labels as text, or numbers; a cell that is no number is a Problem."""
-    from card.columns import is_missing
-
     out = {}
     for name in frame:
         cells = frame[name]
@@ -203,6 +188,3 @@ def listed(names: list[str], most: int = 5) -> str:
     return ", ".join(f"'{n}'" for n in names[:most]) + (
         f" and {len(names) - most} more" if len(names) > most else ""
     )
-
-
-__all__ = ["Columns", "FileError", "Problem", "Terminal"]

@@ -7,17 +7,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from card.app.common import (
-    Problem,
-    Terminal,
-    counted,
-    is_classifier,
-    known_rows,
-    load_model,
-    n_targets,
-    target_names,
-)
-from card.evaluation import MEANING, Estimate, Rows, assess_rows, score, score_classes
+from card.app.common import Terminal, counted, known_rows, load_model
+from card.evaluation import MEANING, Estimate, Rows, assess_rows, match_labels, score, score_classes
+from card.facts import is_classifier, n_targets, target_names
 from card.files import estimate_rows
 
 Scores = dict[str, dict[str, Estimate]]  # "card" and, where there is one, "f alone" -> metric -> value
@@ -42,7 +34,7 @@ def evaluate(options: EvaluateOptions, terminal: Terminal) -> None:
         table.add_column(heading, justify="left" if heading in ("target", "metric") else "right")
     for name, columns in scores.items():
         for metric in columns["card"]:
-            cells = [shown(columns[c][metric]) if c in columns else "" for c in ("card", "f alone")]
+            cells = [str(columns[c][metric]) if c in columns else "" for c in ("card", "f alone")]
             table.add_row(name, metric, *cells)
     terminal.result(
         table,
@@ -96,25 +88,3 @@ def _classes(model: Any, options: EvaluateOptions, terminal: Terminal) -> tuple[
         scores["f alone"] = score_classes(y, np.concatenate(means), None, model.classes_)
     name = (options.target or target_names(model) or ["label"])[0]
     return len(y), {name: scores}
-
-
-def match_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Labels as read from a file, as the classes they name."""
-    named = {str(c): c for c in classes.tolist()}
-    unknown = sorted({str(label) for label in y} - set(named))
-    if unknown:
-        raise Problem(f"labels the model does not know: {', '.join(unknown[:5])}")
-    return np.array([named[str(label)] for label in y], dtype=classes.dtype)
-
-
-def shown(estimate: Estimate) -> str:
-    """A value with its standard error, rounded to what the error allows.
-
-    >>> shown(Estimate(4.2137, 0.0321))
-    '4.214 ± 0.032'
-    """
-    value, error = estimate.value, estimate.error
-    if not np.isfinite(error) or error < 1e-6 * abs(value):
-        return f"{value:.4g}"
-    digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 9))
-    return f"{value:.{digits}f} ± {error:.{digits}f}"

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from card.app.common import Columns, Problem, Terminal, is_classifier, load_model, n_targets, target_names
+from card.app.common import Columns, Problem, Terminal, load_model
+from card.facts import is_classifier, n_targets, target_names
 from card.files import atomic, read_chunks, require_free
 from card.plots import density, density_curves
 

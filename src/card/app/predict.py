@@ -9,18 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from card.app.common import (
-    Columns,
-    Problem,
-    Terminal,
-    counted,
-    is_classifier,
-    listed,
-    load_model,
-    n_targets,
-    target_names,
-    warn_of_extra,
-)
+from card.app.common import Columns, Problem, Terminal, counted, listed, load_model, warn_of_extra
+from card.facts import is_classifier, n_targets, target_names
 from card.files import Writer, csv_text, estimate_rows, read_chunks
 
 
@@ -67,8 +57,9 @@ def predictions(model: Any, X: Any, options: PredictOptions, chunk: int = 0) -> 
         return _classes(model, X)
     distribution = model.predict_distribution(X)
     table = {"mean": distribution.mean()}
-    for q in options.quantiles:
-        table[f"q{q:g}"] = distribution.quantile(q)
+    if options.quantiles:
+        values = distribution.quantile(options.quantiles)
+        table |= {f"q{q:g}": values[:, i] for i, q in enumerate(options.quantiles)}
     if options.interval is not None:
         bounds = distribution.interval(options.interval)
         table |= {"lower": bounds[:, 0], "upper": bounds[:, 1]}

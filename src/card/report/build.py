@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from card.app.common import is_classifier, n_targets, target_names
-from card.app.evaluate import match_labels
-from card.evaluation import assess_rows, score, score_classes
+from card.evaluation import assess_rows, match_labels, score, score_classes
+from card.facts import is_classifier, n_targets, target_names
 from card.report import classification, html, regression
 from card.report.data import data_section
 from card.report.effects import column_effects

@@ -7,7 +7,6 @@ from scipy.signal import find_peaks
 from scipy.stats import binom
 
 from card import plots
-from card.app.evaluate import shown
 from card.evaluation import COVERAGE, MEANING, Estimate, Rows
 from card.report import html
 from card.report.effects import Effects
@@ -37,8 +36,8 @@ def metric_tiles(scores: dict[str, dict[str, Estimate]]) -> str:
     return html.tiles(
         (
             name,
-            shown(estimate),
-            f"mean model alone: {shown(alone[name])}" if name in alone else "",
+            str(estimate),
+            f"mean model alone: {alone[name]}" if name in alone else "",
             MEANING[name][0].upper() + MEANING[name][1:] + ".",
         )
         for name, estimate in scores["card"].items()
