@@ -144,10 +144,8 @@ def _size(estimator: Any) -> int | None:
     model = getattr(estimator, "model_", None)
     modules = [getattr(model, part, None) for part in ("denoiser", "mean")]
     networks = [getattr(part, "network", part) for part in modules]
-    counts = [
-        sum(p.numel() for p in net.parameters()) for net in networks if isinstance(net, torch.nn.Module)
-    ]
-    return sum(counts) or None
+    found = [network for network in networks if isinstance(network, torch.nn.Module)]
+    return sum(p.numel() for network in found for p in network.parameters()) or None
 
 
 def _plain(value: Any) -> Any:

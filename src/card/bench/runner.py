@@ -136,7 +136,9 @@ def _cluster(address: str | None) -> Iterator[None]:
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise BenchError("--backend dask needs the package distributed: pip install distributed") from None
+        raise BenchError(
+            "--backend dask needs the package distributed: pip install 'card-diffusion[cluster]'"
+        ) from None
     try:
         client = distributed.Client(address, timeout="20s", set_as_default=True)
     except (OSError, TimeoutError, ValueError) as error:

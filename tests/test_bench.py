@@ -1,0 +1,617 @@
+"""The harness: experiments as values, reports that survive, tables as functions of reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from card.bench import bars, catalog, figures, reports, runner, tables
+from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
+from card.bench.cli import app
+from card.bench.errors import BenchError
+from card.bench.experiments import build, load, parse_indices
+from card.bench.kinds import KINDS, UCI
+from card.bench.render import Table, render
+from card.bench.reports import append, identity, read, repair
+from card.bench.spec import narrow
+from card.bench.summary import Cell, paper, summarise
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+BELL = "bench_methods:Bell"
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """Three splits of Yacht with a method that takes no time."""
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-2", "methods": [BELL]}
+    return build("tiny", raw, source="tiny.toml")
+
+
+def card_bench(*words: str, cwd: Path, **environment: str) -> subprocess.Popen:
+    """The command line in a process of its own."""
+    variables = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", **environment}
+    command = [sys.executable, "-m", "card.bench.cli", *words]
+    return subprocess.Popen(
+        command, cwd=cwd, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def without_seconds(path: Path) -> list[dict]:
+    """Reports in a fixed order, without what differs from one run to the next."""
+    found = [{k: v for k, v in r.items() if not k.startswith("seconds")} for r in read(path)]
+    return sorted(found, key=lambda report: str(identity(report)))
+
+
+# ---------------------------------------------------------------- experiments
+
+
+def test_every_experiment_file_of_the_repository_loads_in_full_and_quick_form():
+    files = sorted((ROOT / "experiments").glob("*.toml"))
+    assert {"uci", "toy", "boston-ablation"} <= {path.stem for path in files}
+    for path in files:
+        assert load(path).units()
+        assert len(load(path, quick=True).units()) <= len(load(path).units())
+
+
+def test_units_are_the_product_of_data_sets_variants_methods_and_splits():
+    raw = {
+        "kind": "uci",
+        "datasets": ["yacht", "boston"],
+        "splits": "0-1",
+        "methods": ["card", BELL],
+        "recipe": "paper",
+        "overrides": [{"recipe": "paper", "dataset": "boston", "set": {"epochs": 7}}],
+        "variants": [{"name": "a", "set": {}}],
+    }
+    units = build("x", raw).units()
+    assert len(units) == 8
+    assert len(set(units)) == 8
+    epochs = {(u.dataset, u.method): dict(u.overrides).get("epochs") for u in units}
+    assert epochs[("boston", "card")] == 7
+    assert epochs[("yacht", "card")] is None
+    assert {u.recipe for u in units if u.method == BELL} == {"default"}, "a method without recipes has one"
+
+
+def test_a_later_override_wins_and_none_can_be_said():
+    raw = {
+        "kind": "uci",
+        "datasets": ["yacht"],
+        "splits": 0,
+        "overrides": [{"set": {"epochs": 1, "cv": "none"}}, {"set": {"epochs": 2}}],
+    }
+    (unit,) = build("x", raw).units()
+    assert dict(unit.overrides) == {"epochs": 2, "cv": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dataset": ["yacht"]}, "t.toml: unknown key 'dataset'; did you mean 'datasets'?"),
+        ({"datasets": ["yaht"]}, "t.toml: unknown data set 'yaht'; did you mean 'yacht'?"),
+        ({"kind": "uki"}, "t.toml: unknown kind 'uki'; did you mean 'uci'?"),
+        ({"methods": ["cart"]}, "t.toml: unknown method 'cart'; did you mean 'card'?"),
+        ({"recipe": "papers"}, "t.toml: unknown recipe of card 'papers'; did you mean 'paper'?"),
+        ({"splits": "0-99"}, "t.toml: unknown split 20 of yacht, which has splits 0-19; the nearest is 19"),
+        (
+            {"splits": "zero"},
+            "t.toml: cannot read splits 'zero'; write numbers and spans such as 0-4,7, or all",
+        ),
+        ({"splits": 1.5}, "t.toml: key 'splits' wants text or a list or a number, not 1.5"),
+        ({"seeds": "0"}, "t.toml: key 'seeds' is not for kind 'uci'; write 'splits'"),
+        (
+            {"overrides": [{"set": {"epoch": 3}}]},
+            "t.toml: unknown parameter of card 'epoch'; did you mean 'epochs'?",
+        ),
+        (
+            {"overrides": [{"datset": "yacht", "set": {}}]},
+            "t.toml: unknown key 'overrides.datset'; did you mean 'overrides.dataset'?",
+        ),
+        (
+            {"overrides": [{"epochs": 3}]},
+            "t.toml: each of 'overrides' wants a table with set = { parameter = value }",
+        ),
+        ({"arrays": [{"keep": "scater"}]}, "t.toml: unknown arrays.keep 'scater'; did you mean 'scatter'?"),
+        ({"quick": {"split": "0"}}, "t.toml: unknown key 'quick.split'; did you mean 'quick.splits'?"),
+    ],
+)
+def test_a_mistake_in_an_experiment_is_told_with_file_key_and_remedy(change, message):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0", **change}
+    with pytest.raises(BenchError) as caught:
+        build("t", raw, source="t.toml")
+    assert str(caught.value) == message
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text("kind = = 3")
+    with pytest.raises(BenchError, match=r"bad\.toml: not a TOML file"):
+        load(path)
+    with pytest.raises(BenchError, match="key 'datasets' is missing; add datasets"):
+        build("t", {"kind": "uci"}, source="t.toml")
+
+
+def test_spans_of_splits_are_read_as_people_write_them():
+    kind = KINDS["uci"]
+    assert parse_indices("0-3,7", kind) == (0, 1, 2, 3, 7)
+    assert parse_indices([2, 2, 0], kind) == (2, 0)
+    assert parse_indices("all", kind) is None
+
+
+# --------------------------------------------------------------------- reports
+
+
+def report(dataset="yacht", split=0, method="card", recipe="modern", seconds=1.0, **metrics) -> dict:
+    return {
+        "dataset": dataset,
+        "split": split,
+        "method": method,
+        "recipe": recipe,
+        "seed": split,
+        "seconds_fit": seconds,
+        "seconds_predict": 0.5,
+        "metrics": metrics,
+    }
+
+
+def test_a_report_is_written_once_whoever_finishes_it_again(tmp_path):
+    path = tmp_path / "results" / "uci.jsonl"
+    assert append(path, [report(rmse=1.0), report(split=1, rmse=2.0)]) == 2
+    assert append(path, [report(rmse=9.0), report(recipe="paper", rmse=3.0)]) == 1
+    assert [r["metrics"]["rmse"] for r in read(path)] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("tail", [b'{"dataset": "bos', b'{"dataset": "boston"\n', b"\x00\x00\x00", b"12\n"])
+def test_a_damaged_last_line_is_reported_and_repaired_without_losing_the_others(tmp_path, tail):
+    path = tmp_path / "uci.jsonl"
+    append(path, [report(split=i) for i in range(3)])
+    sound = path.read_bytes()
+    path.write_bytes(sound + tail)
+    with pytest.warns(reports.DamagedReportWarning, match="the last line is damaged"):
+        assert len(read(path)) == 3
+    assert path.read_bytes() == sound + tail, "reading changes nothing"
+    assert "its unit will run again" in str(repair(path))
+    assert path.read_bytes() == sound
+    assert repair(path) is None
+
+
+def test_appending_mends_what_a_dead_writer_left(tmp_path):
+    path = tmp_path / "uci.jsonl"
+    append(path, [report(split=0)])
+    path.write_bytes(path.read_bytes() + b'{"dataset": ')
+    with pytest.warns(reports.DamagedReportWarning, match="removed it"):
+        append(path, [report(split=1)])
+    assert [r["split"] for r in read(path)] == [0, 1]
+
+
+def test_a_whole_last_line_without_its_newline_is_kept(tmp_path):
+    path = tmp_path / "uci.jsonl"
+    append(path, [report(split=0)])
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    append(path, [report(split=1)])
+    assert [r["split"] for r in read(path)] == [0, 1]
+
+
+def test_damage_before_the_last_line_is_an_error_that_names_the_line(tmp_path):
+    path = tmp_path / "uci.jsonl"
+    append(path, [report(split=0)])
+    path.write_bytes(b"<<<<<<< HEAD\n" + path.read_bytes())
+    with pytest.raises(BenchError, match="line 1 is not a JSON object"):
+        read(path)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from card.bench.reports import append
+name = sys.argv[2]
+for i in range(60):
+    one = {"dataset": name, "split": i, "method": "m", "recipe": "r", "pad": "x" * 3000}
+    append(Path(sys.argv[1]), [one])
+    append(Path(sys.argv[1]), [{**one, "dataset": "shared"}])
+"""
+
+
+def test_processes_that_append_to_one_file_leave_every_line_whole_and_none_twice(tmp_path):
+    path = tmp_path / "uci.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name]) for name in "abc"]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    found = read(path)
+    assert len(found) == 4 * 60
+    assert len({identity(r) for r in found}) == 4 * 60
+
+
+# ---------------------------------------------------------------------- runner
+
+
+def test_a_run_reports_each_unit_once_with_the_fields_that_tables_read(experiment, tmp_path):
+    summary = runner.run(experiment, tmp_path)
+    assert (summary.ran, summary.done_before) == (3, 0)
+    found = read(tmp_path / "tiny.jsonl")
+    assert [r["split"] for r in found] == [0, 1, 2]
+    fields = {"rmse", "nll", "nll_paper", "crps", "qice", "picp", "piw"}
+    for one in found:
+        assert set(one["metrics"]) == fields
+        assert {"dataset", "method", "recipe", "seed", "seconds_fit", "seconds_predict", "version"} <= set(
+            one
+        )
+        assert {"config", "versions", "hardware"} <= set(one)
+        assert one["config"]["rows"] == [277, 31]
+    again = runner.run(experiment, tmp_path)
+    assert (again.ran, again.done_before) == (0, 3)
+
+
+def test_the_metrics_of_a_gaussian_are_those_of_its_closed_forms(experiment, tmp_path):
+    runner.run(experiment, tmp_path)
+    one = read(tmp_path / "tiny.jsonl")[0]["metrics"]
+    data = KINDS["uci"].load("yacht", 0, "default")
+    mean, scale = data.y_train.mean(), data.y_train.std()
+    z = (data.y_test - mean) / scale
+    assert one["rmse"] == pytest.approx(np.sqrt(np.mean((data.y_test - mean) ** 2)))
+    assert one["nll"] == pytest.approx(np.mean(0.5 * z**2) + np.log(scale) + 0.5 * np.log(2 * np.pi))
+    assert one["picp"] == pytest.approx(100 * np.mean(np.abs(z) <= 1.959964))
+    assert one["piw"] == pytest.approx(2 * 1.959964 * scale, rel=1e-6)
+    from scipy.stats import norm
+
+    crps = scale * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+    assert one["crps"] == pytest.approx(crps.mean(), rel=1e-4)
+
+
+def test_parallel_workers_give_the_reports_of_one_process(experiment, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    runner.run(experiment, tmp_path / "one")
+    runner.run(experiment, tmp_path / "two", jobs=2)
+    assert without_seconds(tmp_path / "one/tiny.jsonl") == without_seconds(tmp_path / "two/tiny.jsonl")
+
+
+def test_a_unit_that_fails_is_told_and_the_rest_goes_on(tmp_path):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-3", "methods": ["bench_methods:Broken"]}
+    summary = runner.run(build("tiny", raw), tmp_path)
+    assert summary.ran == 2
+    assert [(f.unit.index, f.error) for f in summary.failures] == [
+        (1, "RuntimeError: this split is cursed"),
+        (3, "RuntimeError: this split is cursed"),
+    ]
+
+
+def test_missing_data_is_not_a_failure(tmp_path, monkeypatch):
+    def absent(name):
+        raise FileNotFoundError(name)
+
+    monkeypatch.setattr("card.datasets.load_uci", absent)
+    raw = {"kind": "uci", "datasets": ["year"], "splits": "0", "methods": [BELL]}
+    summary = runner.run(build("tiny", raw), tmp_path)
+    assert summary.missing == {"year": 1}
+    assert not summary.failures
+    assert not (tmp_path / "tiny.jsonl").exists()
+
+
+def test_a_unit_done_with_other_settings_is_not_taken_for_done(experiment, tmp_path):
+    runner.run(experiment, tmp_path)
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0", "methods": [BELL]}
+    other = build("tiny", {**raw, "overrides": [{"set": {"width": 2.0}}]})
+    with pytest.raises(BenchError, match="with other settings"):
+        runner.run(other, tmp_path)
+
+
+def test_units_that_differ_in_nothing_but_the_split_are_fitted_together():
+    raw = {"kind": "uci", "datasets": ["yacht", "boston"], "splits": "0-4", "recipe": "paper"}
+    sizes = [len(batch) for batch in runner.batches(build("x", raw).units(), together=4)]
+    assert sizes == [4, 1, 4, 1]
+    assert [len(b) for b in runner.batches(build("x", {**raw, "methods": [BELL]}).units(), 4)] == [1] * 10
+
+
+def test_splits_of_the_papers_recipe_fitted_together_are_those_fitted_alone(tmp_path):
+    short = {"epochs": 2, "n_steps": 10, "beta_T": 0.5, "mean_epochs": 2, "n_draws": 20, "width": 8}
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-1", "recipe": "paper"}
+    small = build("x", {**raw, "overrides": [{"set": short}]})
+    runner.run(small, tmp_path / "alone")
+    runner.run(small, tmp_path / "together", together=2)
+    alone, both = (read(tmp_path / name / "x.jsonl") for name in ("alone", "together"))
+    for a, b in zip(alone, both, strict=True):
+        assert a["metrics"] == pytest.approx(b["metrics"], rel=1e-4)
+        assert set(a["mean_model"]) == {"rmse", "crps", "nll"}
+    assert not list((tmp_path / "together").glob("checkpoints/*/*")), "a finished fit leaves no checkpoint"
+
+
+def test_a_run_killed_at_any_moment_finishes_with_the_reports_of_an_unbroken_one(tmp_path):
+    spec = tmp_path / "tiny.toml"
+    spec.write_text(
+        'kind = "uci"\ndatasets = ["yacht"]\nsplits = "0-4"\nmethods = ["bench_methods:SlowBell"]\n'
+    )
+    log = tmp_path / "log"
+    command = ("run", "tiny.toml", "--results")
+    broken = card_bench(*command, "broken", cwd=tmp_path, BENCH_LOG=str(log))
+    wait_for(lambda: log.exists() and len(log.read_text().splitlines()) >= 3)
+    broken.send_signal(signal.SIGKILL)
+    broken.communicate()
+    assert 1 <= len(read(tmp_path / "broken/tiny.jsonl")) < 5
+    resumed, unbroken = (
+        card_bench(*command, folder, cwd=tmp_path, BENCH_LOG=str(log), BENCH_SLEEP="0")
+        for folder in ("broken", "unbroken")
+    )
+    assert finished(resumed)[0] == 0
+    code, out = finished(unbroken)
+    assert code == 0
+    assert "5 run, 0 done before" in out
+    left, right = (tmp_path / name / "tiny.jsonl" for name in ("broken", "unbroken"))
+    assert without_seconds(left) == without_seconds(right)
+
+
+def finished(process: subprocess.Popen) -> tuple[int, str]:
+    """Exit code and standard output."""
+    out, _ = process.communicate()
+    return process.returncode, out
+
+
+def wait_for(happened, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def test_two_runs_of_one_command_at_a_time_leave_each_unit_once(tmp_path):
+    spec = tmp_path / "tiny.toml"
+    spec.write_text('kind = "uci"\ndatasets = ["yacht"]\nsplits = "0-5"\nmethods = ["bench_methods:Bell"]\n')
+    both = [card_bench("run", "tiny.toml", cwd=tmp_path) for _ in range(2)]
+    assert [finished(process)[0] for process in both] == [0, 0]
+    assert sorted(r["split"] for r in read(tmp_path / "results/tiny.jsonl")) == list(range(6))
+
+
+def test_a_dask_cluster_of_two_workers_runs_the_same_command(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-3", "methods": [BELL]}
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster:
+        address = cluster.scheduler_address
+        runner.run(build("tiny", raw), tmp_path / "dask", backend="dask", address=address)
+    runner.run(build("tiny", raw), tmp_path / "here")
+    assert without_seconds(tmp_path / "dask/tiny.jsonl") == without_seconds(tmp_path / "here/tiny.jsonl")
+
+
+# ---------------------------------------------------------------- command line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "uci", "--datasets", "bostn"], "unknown data set 'bostn'; did you mean 'boston'?"),
+        (["run", "uci", "--methods", "crad"], "unknown method 'crad'; did you mean 'card'?"),
+        (["run", "uci", "--datasets", "boston", "--splits", "20"], "the nearest is 19"),
+        (["run", "uci", "--recipe", "papr"], "unknown recipe of card 'papr'; did you mean 'paper'?"),
+        (["run", "uci", "--set", "epocs=3"], "unknown parameter of card 'epocs'; did you mean 'epochs'?"),
+        (["run", "uci", "--set", "epochs"], "cannot read --set 'epochs'; write key=value"),
+        (["run", "ucii"], "unknown experiment 'ucii'; did you mean 'uci'?"),
+        (["run", "toy", "--splits", "0"], "toy has seeds: use --seeds"),
+        (["run", "uci", "--backend", "dask"], "--backend dask needs --address"),
+        (["run", "uci", "--backend", "dusk"], "unknown backend 'dusk'; did you mean 'dask'?"),
+        (["run", "uci", "--methods", "nowhere:Thing"], "cannot be imported"),
+        (["table", "ucy"], "unknown table 'ucy'; did you mean 'uci'?"),
+        (["table", "uci", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
+        (["figure", "toyz"], "unknown figure 'toyz'; did you mean 'toys'?"),
+        (["figure", "toys"], "nothing in results for figure 'toys' yet; run: card bench run toy"),
+    ],
+)
+def test_a_mistake_is_one_line_exit_code_2_and_nothing_written(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_table_and_list_work_together_and_quick_results_stay_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(TESTS)])
+    words = ["--methods", BELL, "--datasets", "yacht", "--splits", "0-1"]
+    assert "2 run, 0 done before -> results/uci.jsonl" in invoke("run", "uci", *words)
+    assert "1 run, 0 done before -> results/quick/uci.jsonl" in invoke("run", "uci", "--quick", *words[:4])
+    assert len(read(tmp_path / "results/uci.jsonl")) == 2
+    shown = invoke("table", "uci", "--methods", BELL)
+    assert f"{BELL}" in shown
+    assert "best cells" in shown
+    invoke("table", "uci", "--methods", "all", "--format", "latex", "--out", "table.tex")
+    assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
+    listed = invoke("list")
+    assert "uci" in listed
+    assert "experiments" in listed
+
+
+def invoke(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_failed_unit_is_told_in_one_line_with_exit_code_1(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(TESTS)])
+    words = ["run", "uci", "--datasets", "yacht", "--splits", "0-1", "--methods", "bench_methods:Broken"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "1 run, 0 done before, 1 failed" in result.stdout
+    assert result.stderr.strip() == (
+        "failed: yacht split 1 bench_methods:Broken default: RuntimeError: this split is cursed"
+    )
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def test_a_cell_is_mean_and_population_deviation_and_says_how_many():
+    cell = summarise([report(split=i, rmse=v) for i, v in enumerate([1.0, 3.0])], "rmse")
+    assert cell == Cell(2.0, 1.0, 2)
+    assert cell.text(full=20) == "2.00 ± 1.00 (2)"
+    assert cell.text(full=2) == "2.00 ± 1.00"
+    assert summarise([report()], "rmse") is None
+    assert summarise([report(rmse=None)], "rmse").mean == np.inf
+
+
+def test_the_papers_own_counts_of_best_cells_come_out_of_its_own_figures():
+    counts = {t.title.split()[0]: dict(zip(t.columns, t.rows[-1], strict=True)) for t in tables.uci([])}
+    assert counts["RMSE"]["CARD (paper)"] == "9"
+    assert counts["NLL"]["CARD (paper)"] == "8"
+
+
+def test_our_column_is_set_beside_the_papers_in_its_units_and_missing_data_is_said():
+    ours = [report("kin8nm", i, rmse=0.06, nll_paper=-1.4, qice=0.8, picp=95.0) for i in range(20)]
+    rmse, nll, _, picp = tables.uci(ours, missing={"year"})[:4]
+    rows = {row[0]: dict(zip(rmse.columns, row, strict=True)) for row in rmse.rows}
+    assert rows["kin8nm"]["card modern"] == "6.00 ± 0.00", "times 100, as the paper prints it"
+    assert rows["kin8nm"]["CARD (paper)"] == "6.32 ± 0.18"
+    assert rows["year"]["card modern"] == "data not available"
+    assert rows["boston"]["card modern"] == "—"
+    assert rows["best cells"]["card modern"] == "1"
+    assert dict(zip(nll.columns, nll.rows[3], strict=True))["card modern"] == "-1.40 ± 0.00"
+    place = (list(UCI).index("kin8nm"), picp.columns.index("card modern"))
+    assert place in picp.best, "the best PICP is the one nearest 95"
+
+
+def test_a_perfect_forecasters_floor_agrees_with_simulation():
+    rng = np.random.default_rng(0)
+    shares = rng.multinomial(51, [0.1] * 10, size=20000) / 51
+    assert bars.qice_floor(51) == pytest.approx(100 * np.abs(shares - 0.1).mean(), rel=0.01)
+
+
+def test_bars_count_a_cell_met_by_the_paper_by_the_floor_or_by_the_errors():
+    def verdict(metric, value, dataset="boston"):
+        named = {"rmse": "rmse", "nll": "nll_paper", "qice": "qice", "picp": "picp"}[metric]
+        (one,) = bars.verdicts([report(dataset, **{named: value})])
+        return one.as_good, one.better
+
+    assert verdict("rmse", 2.61) == (True, False), "as good as CARD, not better than the best of five"
+    assert verdict("rmse", 2.60) == (True, True)
+    assert verdict("rmse", 2.62) == (False, False)
+    assert verdict("nll", 2.34) == (True, True)
+    assert verdict("qice", 1.15 * bars.qice_floor(51) - 0.01) == (True, True)
+    assert verdict("qice", 4.5) == (False, False)
+    assert verdict("picp", 97.2) == (True, True), "within two standard errors of 95"
+    assert verdict("picp", 97.4) == (False, False)
+    assert verdict("rmse", 0.0632, "kin8nm") == (True, False), "compared in the paper's units"
+
+
+def test_bars_and_reproduction_print_their_counts():
+    metrics = {"rmse": 2.5, "nll": 2.3, "nll_paper": 2.3, "qice": 3.0, "picp": 95.0, "crps": 1.2}
+    ours = [{**report("boston", **metrics), "mean_model": {"rmse": 2.5, "crps": 1.3, "nll": 2.6}}]
+    cells, limits, gain = bars.bars(ours)
+    assert "4 of 4" in cells.notes[0]
+    assert ("exact NLL", "boston", "2.3000 (1)", "2.32", "yes") in limits.rows
+    assert gain.rows == (("boston", "-7.7 %", "+0.0 %", "yes"),)
+    theirs = [{**one, "recipe": "paper"} for one in ours]
+    (table,) = bars.reproduction(theirs)
+    assert table.notes[0].startswith("4 of 4 cells (100 %)")
+    assert {row[-1] for row in table.rows} == {"reproduced"}
+
+
+def test_every_table_can_be_made_from_nothing_and_says_so():
+    for entry in catalog.TABLES.values():
+        for table in entry.build([], {"cifar100", "year"}):
+            for form in ("text", "markdown", "latex", "csv"):
+                assert render(table, form)
+    text = "\n".join(render(t) for t in classification([], {"cifar100"}))
+    assert "data not available" in text
+
+
+def test_toys_ablation_and_classes_find_their_rows():
+    toy = {**report("linear", rmse=0.05, qice=0.5, picp=95.0), "recipe": "paper"}
+    del toy["split"]
+    (table,) = tables.toy([toy])
+    assert table.rows[0][:3] == ("Linear", "0.07 ± 0.02", "0.05 (1)")
+    variant = {**report("boston", rmse=2.5), "variant": "T=500 prior=zero"}
+    (table,) = tables.boston_ablation([variant])
+    assert table.rows[3][:5] == ("500", "0.0001 to 0.04", "N(0, I)", "2.70 ± 0.68", "2.50 (1)")
+    assert len(table.rows) == len(paper()["boston_prior_ablation"])
+    names = {v["name"] for v in load_raw("boston-ablation")["variants"]}
+    assert names == {tables.ablation_variant(e["T"], e["prior"]) for e in paper()["boston_prior_ablation"]}
+    one = {
+        "dataset": "cifar10",
+        "method": "card",
+        "variant": "V1",
+        "recipe": "paper",
+        "seed": 0,
+        "metrics": {"accuracy": 91.0, "f_accuracy": 90.5, "pavpu": 91.2, "piw_correct": 0.02},
+        "by_class": [{"class": "1", "accuracy": 92.0, "piw_correct": 0.03}],
+    }
+    text = render(next(t for t in classification([one]) if t.title.startswith("cifar10")))
+    assert re.search(r"f of card paper +90\.50 \(1\)", text)
+    assert "2.00 (1)" in text, "PIW is printed times 100"
+    assert "90.93 ± 0.02  91.00 (1)" in render(cifar10_ablation([one])[0])
+    assert "92.00" in render(by_class([one])[0])
+    assert render(sizes([one])[0])
+
+
+def load_raw(name: str) -> dict:
+    import tomllib
+
+    return tomllib.loads((ROOT / "experiments" / f"{name}.toml").read_text())
+
+
+def test_special_characters_survive_each_format():
+    table = Table("100 % & more", ("a|b", "c_d"), (("1 ± 2", "x,y"),), frozenset({(0, 0)}))
+    assert r"100 \% \& more" in render(table, "latex")
+    assert r"\textbf{1 $\pm$ 2}" in render(table, "latex")
+    assert r"a\|b" in render(table, "markdown")
+    assert "**1 ± 2**" in render(table, "markdown")
+    assert '1 ± 2,"x,y"' in render(table, "csv")
+
+
+# --------------------------------------------------------------------- figures
+
+
+def test_toys_keep_arrays_and_their_figures_are_drawn_from_them(tmp_path, monkeypatch):
+    raw = {"kind": "toy", "datasets": ["linear", "full_circle"], "seeds": "0-1", "methods": [BELL]}
+    runner.run(build("toy", {**raw, "arrays": [{"keep": "scatter"}]}), tmp_path)
+    kept = sorted(path.name for path in (tmp_path / "arrays").iterdir())
+    assert len(kept) == 2, "of the first seed only"
+    for name in ("toys", "coverage"):
+        paths = figures.draw(name, tmp_path, tmp_path / "out")
+        assert [p.suffix for p in paths] == [".png", ".svg"]
+        assert all(p.stat().st_size > 5000 for p in paths)
+    assert json.loads((tmp_path / "toy.jsonl").read_text().splitlines()[0])["seed"] == 0
+    assert "split" not in read(tmp_path / "toy.jsonl")[0]
+
+
+def test_the_chain_of_the_papers_recipe_is_heard_from_noise_to_response(tmp_path):
+    short = {"epochs": 5, "n_steps": 20, "beta_T": 0.5, "mean_epochs": 2, "n_draws": 20, "width": 8}
+    raw = {"kind": "uci", "datasets": ["boston"], "splits": "0-1", "recipe": "paper"}
+    keeps = [{"keep": "chain"}, {"keep": "reverse", "all": True}]
+    runner.run(build("uci", {**raw, "arrays": keeps, "overrides": [{"set": short}]}), tmp_path)
+    first, second = sorted((tmp_path / "arrays").iterdir())
+    with np.load(first) as kept:
+        assert kept["times"].tolist() == [1, 4, 8, 12, 16, 20]
+        assert kept["q"].shape == (6, 51)
+        assert kept["p"].shape == (6, 2048 // 51, 51)
+        assert kept["metric_times"][0] == 0
+        noise, response = kept["q"][-1] - kept["y"], kept["q"][0] - kept["y"]
+        assert np.abs(response).mean() < 0.2 * np.abs(noise).mean(), "q at t = 1 is close to the response"
+    with np.load(second) as kept:
+        assert "q" not in kept, "samples of the first split only"
+        assert kept["rmse"].shape == kept["metric_times"].shape
+    assert figures.draw("chains", tmp_path, tmp_path)[0].name == "chain-boston.png"
+    assert figures.draw("reverse", tmp_path, tmp_path)
+
+
+def test_q_q_and_efficiency_figures_are_drawn_from_what_classification_reports():
+    rng = np.random.default_rng(0)
+    assert figures.t_test_qq({"cifar10": rng.normal(size=(4, 100))}).axes
+    curves = {"prior N(f(x), I)": np.array([[0, 10.0], [10, 90.0]]), "prior N(0, I)": np.array([[0, 10.0]])}
+    assert len(figures.efficiency(curves).axes[0].lines) == 2
+
+
+def test_narrowing_checks_anew(experiment):
+    with pytest.raises(BenchError, match="unknown split 77"):
+        narrow(experiment, indices=(77,))
