@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from houses import QUICK_OPTIONS, houses
+from labels import Labels
 from typer.testing import CliRunner
 
 import card
@@ -198,6 +199,42 @@ def test_predictions_are_written_in_any_format(model, new, tmp_path, suffix):
     out = tmp_path / f"p.{suffix}"
     assert f"40 predictions in {out}" in run("predict", model, new, "--out", out).stdout
     assert read_frame(out).shape == (40, 4)
+
+
+# -------------------------------------------------------------- classes
+
+
+@pytest.fixture
+def ripe(tmp_path, monkeypatch):
+    """A file of labelled rows, and a classifier in the place of the model."""
+    for module in ("predict", "evaluate", "explain", "report"):
+        monkeypatch.setattr(f"card.app.{module}.load_model", lambda path: Labels())
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"b": rng.normal(size=60), "a": rng.normal(0, 2, 60)})
+    frame["ripe"] = np.where(rng.random(60) < 1 / (1 + np.exp(-frame["a"])), "yes", "no")
+    frame.to_csv(tmp_path / "fruit.csv", index=False)
+    return tmp_path / "fruit.csv"
+
+
+def test_predicted_classes_have_the_promised_columns(ripe):
+    table = predicted("model", ripe)
+    assert list(table) == ["label", "p_no", "p_yes", "piw_no", "piw_yes", "p_value", "certain"]
+    np.testing.assert_allclose(table["p_no"] + table["p_yes"], 1)
+    assert ((table["label"] == "yes") == (table["p_yes"] > 0.5)).all()
+
+
+def test_classes_are_evaluated_explained_and_reported(ripe, tmp_path):
+    said = json.loads(run("evaluate", "model", ripe, "--json").stdout)["targets"]["ripe"]
+    assert set(said["card"]) == {"accuracy", "nll_proba", "brier", "ece", "pavpu"}
+    assert said["card"]["accuracy"]["value"] > said["f alone"]["accuracy"]["value"]
+    assert "p_yes" in run("explain", "model", ripe, "--row=3", "--out", tmp_path / "x.png").stdout
+    run("report", "model", ripe, "--out", tmp_path / "r.html")
+    assert "Who should look at what" in (tmp_path / "r.html").read_text()
+
+
+def test_labels_that_the_model_does_not_know_are_named(ripe):
+    ripe.write_text(ripe.read_text().replace("yes", "perhaps"))
+    assert "labels the model does not know: perhaps" in run("evaluate", "model", ripe, code=1).stderr
 
 
 # ------------------------------------------- evaluate, explain, report

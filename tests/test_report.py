@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from gaussians import Gaussians
 from houses import QUICK, houses
+from labels import Labels
 
 from card import CARDRegressor
 from card.report import build_report
@@ -26,32 +27,6 @@ def page():
     return build_report(
         model, test.drop(columns="price"), test["price"].to_numpy(), source="<b>rows</b> & such"
     )
-
-
-class Labels:
-    """A classifier that knows the answers, now and then doubtful."""
-
-    classes_ = np.array(["no", "yes"])
-    features_ = None
-    target_names_ = ("ripe",)
-
-    def predict_proba(self, X):
-        p = 1 / (1 + np.exp(-pd.to_numeric(X["a"]).to_numpy()))
-        return np.column_stack([1 - p, p])
-
-    def predict_mean_model(self, X):
-        return np.full((len(X), 2), 0.5)
-
-    def assess(self, X):
-        p = self.predict_proba(X)
-        return pd.DataFrame(
-            {
-                "label": self.classes_[p.argmax(1)],
-                "probability": p.max(1),
-                "p_value": 1 - p.max(1),
-                "certain": p.max(1) > 0.8,
-            }
-        )
 
 
 @pytest.fixture(scope="module")

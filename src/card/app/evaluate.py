@@ -34,7 +34,7 @@ def evaluate(options: EvaluateOptions, terminal: Terminal) -> None:
         table.add_column(heading, justify="left" if heading in ("target", "metric") else "right")
     for name, columns in scores.items():
         for metric in columns["card"]:
-            cells = [str(columns[c][metric]) if c in columns else "" for c in ("card", "f alone")]
+            cells = [str(columns.get(c, {}).get(metric, "")) for c in ("card", "f alone")]
             table.add_row(name, metric, *cells)
     terminal.result(
         table,
