@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 import warnings
@@ -74,7 +75,10 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter for every unit: key=value.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Worker processes, each of one thread.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Worker processes of one thread; default 1, with --quick one a core."),
+    ] = None,
     backend: Annotated[str, typer.Option(help=" or ".join(runner.BACKENDS))] = "processes",
     address: Annotated[str | None, typer.Option(help="Of the Dask scheduler, for --backend dask.")] = None,
     together: Annotated[
@@ -93,7 +97,7 @@ def run(
     summary = runner.run(
         chosen,
         results / "quick" if quick else results,
-        jobs=jobs,
+        jobs=jobs or (os.cpu_count() or 1 if quick else 1),
         backend=backend,
         address=address,
         together=together,

@@ -117,10 +117,10 @@ def chain_samples(a: Arrays, title: str) -> Figure:
     for j, t in enumerate(times):
         top, bottom = axes[j], axes[len(times) + j]
         top.plot(x, a["q"][j], ".", ms=2.4, mew=0, color=INK, alpha=0.6)
+        if j == 0:
+            bottom.plot(x, a["y"], ".", ms=3.0, mew=0, color=INK, alpha=0.8)
         places = np.broadcast_to(x, a["p"][j].shape)
         bottom.plot(places.ravel(), a["p"][j].ravel(), ".", ms=2.0, mew=0, color=VERMILION, alpha=0.4)
-        if j == 0:
-            bottom.plot(x, a["y"], ".", ms=2.4, mew=0, color=INK, alpha=0.6, label="test rows")
         top.set_title(f"t = {t}")
         for ax in (top, bottom):
             ax.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
