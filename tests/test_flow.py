@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import gaussian_denoiser, mixture_cdf, mixture_denoiser
+from scipy.special import ndtr
 
 from card.denoise import UnitDenoiser
 from card.distribution import Curves
@@ -78,15 +79,23 @@ def test_quantiles_invert_the_mixtures_cdf_and_never_cross():
 
 
 def test_the_density_is_the_derivative_of_the_cdf_and_integrates_to_one():
-    curves = Curves(wild_curve())
-    low, high = curves.quantile([1e-9, 1 - 1e-9]).T
-    y = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, 40_001)
-    step = (y[:, 1] - y[:, 0])[:, None]
+    curves = Curves(wild_curve(3))
+    y = curves.quantile(ndtr(np.linspace(-5, 5, 30_001)))
     density = curves.pdf(y)
     assert np.abs(np.trapezoid(density, y, axis=1) - 1).max() < 1e-3
-    derivative = np.diff(curves.cdf(y), axis=1) / step
-    middle = (density[:, 1:] + density[:, :-1]) / 2
-    assert np.abs(derivative - middle).mean() < 1e-3 * density.max()
+    derivative = np.diff(curves.cdf(y), axis=1) / np.diff(y, axis=1)
+    middle = np.exp((np.log(density[:, 1:]) + np.log(density[:, :-1])) / 2)
+    assert np.abs(derivative / middle - 1).mean() < 1e-3
+
+
+def test_tails_fall_slower_than_a_gaussians_and_still_hold_all_mass():
+    curves = Curves(curve_of(gaussian_denoiser(SCHEDULE, 0.0, 1.0), 12))
+    far = np.array([[6.0, 10.0, 30.0]])
+    bell = -0.5 * far**2 - 0.919
+    assert (curves.logpdf(far) > bell).all()
+    assert (np.diff(curves.logpdf(far)) < 0).all()
+    assert curves.cdf(np.array([[-1e9, 1e9]])).tolist() == [[0.0, 1.0]]
+    assert curves.cdf(curves.quantile([1e-12, 1 - 1e-12]))[0] == pytest.approx([1e-12, 1 - 1e-12], abs=1e-14)
 
 
 def test_moments_are_those_of_the_quantile_function():
