@@ -229,7 +229,7 @@ def draw(
 
 
 def training_rate(trainer: Trainer, n_steps: int) -> float:
-    """Steps a second over `n_steps` steps."""
+    """Steps a second over `n_steps` steps, by the processor's clock."""
     start = time.process_time()
     trainer.run(n_steps)
     return n_steps / (time.process_time() - start)
@@ -244,22 +244,48 @@ def sampling_rate(
     return len(x) * n_draws * last_steps / (time.process_time() - start)
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Rates:
+    """What the reference does on one thread."""
+
+    mean_seconds: float
+    steps: float  # training steps a second
+    row_steps: float  # rows x draws x steps a second
+
+    def budget(self, n_train: int, n_test: int, n_draws: int, settings: Settings) -> tuple[float, float]:
+        """Seconds that the paper's whole training takes, and all its draws for the test rows."""
+        steps = settings.epochs * -(-n_train // settings.batch)
+        train = self.mean_seconds + steps / self.steps
+        return train, n_test * n_draws * settings.n_steps / self.row_steps
+
+
+def measure(
+    x: Tensor, y: Tensor, n_test: int, n_draws: int, settings: Settings, last_steps: int = 20
+) -> Rates:
+    """All rates on standardised training rows x, y; sampling for the first `n_test` of them."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    settings = Settings()
-    x, y = torch.randn(455, 13), torch.randn(455, 1)
     start = time.process_time()
     mean = fit_mean(x, y, settings)
-    print(f"mean model: {time.process_time() - start:.1f} s")
+    mean_seconds = time.process_time() - start
     trainer = Trainer(x, y, mean, settings)
     trainer.run(50)
-    rates = [training_rate(trainer, 200) for _ in range(3)]
-    print("training, batch 32: ", ", ".join(f"{rate:.0f}" for rate in rates), "steps/s")
-    rates = [sampling_rate(trainer.average, mean, x[:51], 1000, settings, 8) for _ in range(3)]
-    print(
-        "sampling, 51 rows x 1000 draws: ", ", ".join(f"{rate / 1e6:.2f}" for rate in rates), "M row-steps/s"
+    steps = training_rate(trainer, 400)
+    return Rates(
+        mean_seconds, steps, sampling_rate(trainer.average, mean, x[:n_test], n_draws, settings, last_steps)
     )
+
+
+def main() -> None:
+    settings = Settings()
+    torch.manual_seed(0)
+    x, y = torch.randn(455, 13), torch.randn(455, 1)
+    for _ in range(3):
+        rates = measure(x, y, 51, 1000, settings)
+        print(
+            f"mean model {rates.mean_seconds:.1f} s, training {rates.steps:.0f} steps/s at batch 32, "
+            f"sampling {rates.row_steps / 1e6:.2f} M row-steps/s"
+        )
 
 
 if __name__ == "__main__":

@@ -113,26 +113,36 @@ def chain_samples(a: Arrays, title: str) -> Figure:
     times = a["times"]
     figure, axes = panels(2 * len(times), len(times), width=1.9, height=1.9)
     x, every = _places(a), np.concatenate([a["q"].ravel(), a["p"].ravel()])
+    size = 2.2 if _is_toy(a) else 5.0
     low, high = np.quantile(every, [0.001, 0.999])
     for j, t in enumerate(times):
         top, bottom = axes[j], axes[len(times) + j]
-        top.plot(x, a["q"][j], ".", ms=2.4, mew=0, color=INK, alpha=0.6)
-        if j == 0:
-            bottom.plot(x, a["y"], ".", ms=3.0, mew=0, color=INK, alpha=0.8)
+        top.plot(x, a["q"][j], ".", ms=size, mew=0, color=INK, alpha=0.6)
+        if j == 0 and _is_toy(a):
+            bottom.plot(x, a["y"], ".", ms=1.3 * size, mew=0, color=INK, alpha=0.8)
         places = np.broadcast_to(x, a["p"][j].shape)
         bottom.plot(places.ravel(), a["p"][j].ravel(), ".", ms=2.0, mew=0, color=VERMILION, alpha=0.4)
+        if j == 0 and not _is_toy(a):  # few rows among many draws: on top of them
+            bottom.plot(x, a["y"], ".", ms=size, mew=0, color=INK)
         top.set_title(f"t = {t}")
         for ax in (top, bottom):
             ax.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
             ax.tick_params(labelleft=j == 0, labelbottom=ax is bottom)
+    if not _is_toy(a):
+        axes[len(times)].set_xlabel("test rows by response")
     axes[0].set_ylabel("forward, q")
     axes[len(times)].set_ylabel("reverse, p")
     figure.suptitle(title)
     return figure
 
 
+def _is_toy(a: Arrays) -> bool:
+    """Whether the first column of X says it all."""
+    return len(a["y"]) > 1000
+
+
 def _places(a: Arrays) -> np.ndarray:
-    if len(a["x"]) > 1000:  # a toy: its covariate
+    if _is_toy(a):
         return a["x"]
     places = np.empty(len(a["y"]))
     places[np.argsort(a["y"], kind="stable")] = np.arange(len(places))
@@ -203,7 +213,10 @@ def _make_chains(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure]
     for report, kept in found:
         if "times" in kept:
             first.setdefault(report["dataset"], kept)
-    return {f"chain-{name}": chain_samples(kept, TOYS.get(name, name)) for name, kept in first.items()}
+    return {
+        f"chain-{name}": chain_samples(kept, TOYS.get(name, name.capitalize()))
+        for name, kept in first.items()
+    }
 
 
 def _make_reverse(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure]:
