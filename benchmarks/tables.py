@@ -1,9 +1,9 @@
 """From a file to predictions: time and memory of the command line on a large mixed table.
 
 A table of 30 columns (numbers, categories, many levels, booleans, dates) with 10 % missing is written as
-CSV. Measured, each in a process of its own (Linux only): time and peak memory of `card fit`; rows per second of `card
-predict` beside those of the library on a frame in memory; peak memory of `card predict` on a tenth of the
-rows and on all of them.
+CSV. Measured, each in processes of their own (Linux only): time and peak memory of `card fit`; rows per
+second of `card predict` beside those of the library on a frame in memory; peak memory of `card predict`
+on a tenth of the rows and on all of them.
 
     python benchmarks/tables.py                  # 100,000 rows, some 20 minutes on two cores
     python benchmarks/tables.py --rows 5000      # a quick look
