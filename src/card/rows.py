@@ -59,6 +59,7 @@ class RowAdam:
         self.state[:, 0] = self.state[:, 4] = weight.detach().flatten(0, 1)
         self.last = torch.zeros(n_members * n_rows, dtype=torch.long, device=device)
         self.grad = torch.zeros(n_members * n_rows, width, device=device)
+        self.buffer = self.state[:0]  # of the rows in use, so that no step allocates it anew
         self.now = 0
 
         t = np.arange(len(rates) + 1)
@@ -104,6 +105,7 @@ class RowAdam:
     def finish(self) -> None:
         """Bring every row up to date."""
         self.state = self._caught_up(torch.arange(len(self.state), device=self.state.device))
+        self.buffer = self.state[:0]
         self.last.fill_(self.now)
 
     @property
@@ -119,7 +121,9 @@ class RowAdam:
 
     def _caught_up(self, rows: Tensor) -> Tensor:
         """The rows' state (B, 5, O) after the steps they sat idle."""
-        fresh, last = self.state[rows], self.last[rows]
+        if self.buffer.shape[0] != len(rows):
+            self.buffer = self.state.new_empty(len(rows), *self.state.shape[1:])
+        fresh, last = torch.index_select(self.state, 0, rows, out=self.buffer), self.last[rows]
         beta1_n, beta2_n, decay_n, ratio_n, rho_n = self.powers[self.now - last].unbind(1)
         (q, u), (q_now, u_now) = self.tails[last].unbind(1), self.tails[self.now].tolist()
         moved = q - ratio_n * q_now
