@@ -16,6 +16,7 @@ FLOORS = [
     {"model", "distribution"},
     {"fit", "conformal"},
     {"estimators", "confidence"},
+    {"facts"},
     {"model_card", "plots", "evaluation"},
     {"persist"},
     {"baselines", "integrations", "bench", "report"},
