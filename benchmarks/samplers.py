@@ -1,0 +1,65 @@
+"""Accuracy against cost of the samplers, for docs/choosing-a-sampler.md.
+
+    python benchmarks/samplers.py
+
+First on the case with a known answer: r_0 ~ N(0.7, 0.3^2) and the perfect denoiser. Then on the paper's network,
+trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 300 draws per row.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from card import CARDRegressor
+from card.datasets import make_toy
+from card.metrics import crps, qice
+from card.noise import linear
+from card.sample import make_sampler
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from oracles import gaussian_denoiser  # noqa: E402 (the tests' oracle is no part of the package)
+
+COSTS = (6, 10, 16, 24, 50)
+
+
+def known_answer() -> None:
+    schedule = linear()
+    rng = torch.Generator().manual_seed(0)
+
+    def normal() -> torch.Tensor:
+        return torch.randn(200_000, generator=rng)
+
+    print("| sampler | evaluations | std (true 0.3) |\n|---|---|---|")
+    for name in ("ddim", "multistep", "multistep-sde", "ancestral"):
+        for n in COSTS if name != "ancestral" else (1000,):
+            sampler = make_sampler(name, schedule, n)
+            draws = sampler(gaussian_denoiser(schedule, 0.7, 0.3), normal(), normal)
+            print(f"| {name} | {sampler.n_evaluations} | {float(draws.std()):.3f} |")
+
+
+def trained_network() -> None:
+    X, X_test, y, y_test = make_toy("inverse_sinusoidal", random_state=0).split()
+    X_test, y_test = X_test[:500], y_test[:500]
+    model = CARDRegressor.from_recipe(
+        "paper", batch_size=256, epochs=300, ema=0.999, mean_epochs=20, mean_patience=None, random_state=0
+    ).fit(X, y)
+    print("\n| sampler | evaluations | QICE % | CRPS | seconds |\n|---|---|---|---|---|")
+    for name in ("ddim", "multistep", "multistep-sde", "ancestral"):
+        for n in COSTS if name != "ancestral" else (1000,):
+            start = time.perf_counter()
+            draws = model.set_params(sampler=name, n_evaluations=n).sample(X_test, 300, random_state=0)
+            seconds = time.perf_counter() - start
+            edges = np.quantile(draws, np.arange(1, 10) / 10, axis=0).T
+            row = f"{qice(y_test, edges):.2f} | {crps(y_test, draws):.4f} | {seconds:.1f}"
+            print(f"| {name} | {n} | {row} |", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    known_answer()
+    trained_network()
