@@ -2,7 +2,7 @@
 
     python benchmarks/samplers.py
 
-First on the case with a known answer: r_0 ~ N(0.7, 0.3^2) and the perfect denoiser. Then on the paper's network,
+First the case with a known answer, r_0 ~ N(0.7, 0.3^2) and the perfect denoiser; then the network of the paper,
 trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 300 draws per row.
 """
 
@@ -22,7 +22,7 @@ from card.noise import linear
 from card.sample import make_sampler
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from oracles import gaussian_denoiser  # noqa: E402 (the tests' oracle is no part of the package)
+from oracles import gaussian_denoiser
 
 COSTS = (6, 10, 16, 24, 50)
 

@@ -1,4 +1,4 @@
-"""Write the golden model files of the present format, once per format version: `python tests/make_golden.py`."""
+"""Write the golden model files of the present format: `python tests/make_golden.py`, once per version."""
 
 import json
 from pathlib import Path
