@@ -2,7 +2,7 @@
 
     python benchmarks/samplers.py
 
-First the case with a known answer, r_0 ~ N(0.7, 0.3^2) and the perfect denoiser; then the network of the paper,
+First r_0 ~ N(0.7, 0.3^2) with the perfect denoiser, whose answer is known; then the network of the paper,
 trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 300 draws per row.
 """
 
