@@ -39,7 +39,7 @@ def fit(kind, seeds, rows, how, held_out=None, stage=None, x=None):
             )
 
     trace = train(
-        net, lambda b, g: net.loss(r[b], net.context(x[b], f[b], g), g), rows, seeds, how, held, stage
+        net, lambda b, g: net.loss(r[b], x[b], f[b], g), rows, seeds, how, held, stage
     )
     return net, trace
 
@@ -100,7 +100,7 @@ def test_a_broken_run_continues_to_the_same_bits(kind, tmp_path):
         count += 1
         if count == 14:
             raise Killed
-        return net.loss(r[b], net.context(x[b], f[b], g), g)
+        return net.loss(r[b], x[b], f[b], g)
 
     held = None
     if held_out is not None:

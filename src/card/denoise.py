@@ -42,7 +42,7 @@ class Denoiser(nn.Module, ABC):
         """The estimate of r_0 for rows of this context, at the nodes of a schedule."""
 
     @abstractmethod
-    def loss(self, r: Tensor, context: Tensor, rngs: Sequence[Generator]) -> Tensor:
+    def loss(self, r: Tensor, x: Tensor, f: Tensor, rngs: Sequence[Generator]) -> Tensor:
         """Mean squared error per member (M,) at random noise levels, for clean residuals r (M, B, K)."""
 
 
@@ -69,6 +69,7 @@ class TableDenoiser(Denoiser):
     ) -> None:
         super().__init__()
         self.schedule, self.n_targets = schedule, n_targets
+        self.rounded = Schedule(schedule.alpha.float(), schedule.sigma.float())  # for training, once and for all
         self.mean_input, self.centred, self.width = mean_input, centred, width
         n_in = n_targets + n_targets * mean_input + n_features
         self.first = Linear(n_in, width, rngs)
@@ -84,10 +85,10 @@ class TableDenoiser(Denoiser):
         context = affine(self.first.bias, row, rest)
         return affine(context, f, response) if self.centred else context
 
-    def noise(self, r: Tensor, context: Tensor, gates: Tensor) -> Tensor:
-        """eps, for noisy residuals r (M, B, K) at the times whose table rows are `gates` (M, B or 1, 3H)."""
+    def noise(self, first: Tensor, gates: Tensor) -> Tensor:
+        """eps, from the first layer's sums (M, B, H) and the table rows of the times (M, B or 1, 3H)."""
         one, two, three = gates.split(self.width, dim=-1)
-        h = softplus(affine(context, r, self.first.weight[:, : self.n_targets]) * one)
+        h = softplus(first * one)
         h = softplus(self.hidden[0](h) * two)
         h = softplus(self.hidden[1](h) * three)
         return self.last(h)
@@ -98,17 +99,21 @@ class TableDenoiser(Denoiser):
                 "This network knows only the time steps it was trained on: pick nodes among them."
             )
         alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
+        response = self.first.weight[:, : self.n_targets]
 
         def denoise(r: Tensor, k: int) -> Tensor:
-            return (r - sigma[k] * self.noise(r, context, self.times.at(k))) / alpha[k]
+            eps = self.noise(affine(context, r, response), self.times.at(k))
+            return (r - sigma[k] * eps) / alpha[k]
 
         return denoise
 
-    def loss(self, r, context, rngs):
+    def loss(self, r, x, f, rngs):
         k = self.antithetic_times(r.shape[1], rngs)
         eps = normal(rngs, *r.shape[1:])
-        noisy = self.schedule.diffuse(r, eps, k)
-        return (self.noise(noisy, context, self.times(k)) - eps).square().mean(dim=(1, 2))
+        y = self.rounded.diffuse(r, eps, k)
+        y = y + f if self.centred else y
+        first = self.first(torch.cat([y, f, x] if self.mean_input else [y, x], dim=2))
+        return (self.noise(first, self.times(k)) - eps).square().mean(dim=(1, 2))
 
     def antithetic_times(self, n: int, rngs: Sequence[Generator]) -> Tensor:
         """(M, n) steps of 1..T: a uniform half and its mirror image."""
@@ -206,8 +211,9 @@ class UnitDenoiser(Denoiser):
         zero = torch.zeros_like(self.last.bias)
         return torch.stack([self.last(h), *(affine(zero, d, self.last.weight) for d in tangents)])
 
-    def loss(self, r, context, rngs):
+    def loss(self, r, x, f, rngs):
         n = r.shape[1]
+        context = self.context(x, f, rngs)
         strata = (torch.arange(n, device=r.device) + uniform(rngs, n)) / n
         centre, spread = self.level
         log_ratio = centre + spread * math.sqrt(2.0) * torch.erfinv(

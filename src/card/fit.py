@@ -273,7 +273,7 @@ def _table_models(
     def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
         mean = f[batch] if again is None else again(x[batch], rngs)
         r = z[batch] - mean if centred else z[batch]
-        return denoiser.loss(r, denoiser.context(x[batch], mean), rngs)
+        return denoiser.loss(r, x[batch], mean, rngs)
 
     stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")
     train(denoiser, loss, rows.to(x.device), [seed_of(s, 6) for s in seeds], how, None, stage, progress)
@@ -324,7 +324,7 @@ def fit_unit_denoiser(
     held_out = _held_out(denoiser, x, f, r, test_rows, seeds)
 
     def loss(rows: Tensor, rngs) -> Tensor:
-        return denoiser.loss(r[rows], denoiser.context(x[rows], f[rows], rngs), rngs)
+        return denoiser.loss(r[rows], x[rows], f[rows], rngs)
 
     trace = train(denoiser, loss, train_rows, seeds, how, held_out, stage, progress)
     return denoiser, trace

@@ -55,9 +55,11 @@ class Linear(nn.Module):
 def affine(bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """bias + x @ weight, batched; a row's result does not depend on where in the batch it stands.
 
-    Products with a single column or a single inner index are written out: a library's routine for them
-    may round by the position of a row.
+    For this, products with a single column or a single inner index are written out: a library's routine
+    for them may round by the position of a row. In training, where rows are met in any order, it serves.
     """
+    if torch.is_grad_enabled():
+        return torch.baddbmm(bias, x, weight)
     if weight.shape[1] == 1:
         return torch.addcmul(bias, x, weight)
     if weight.shape[2] == 1:

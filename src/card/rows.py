@@ -75,10 +75,11 @@ class RowAdam:
 
     def look_up(self, k: Tensor) -> Tensor:
         """The rows k (M, B), brought up to date, as a leaf whose gradient `step` will read."""
-        self.touched = (k + self.first_row).flatten()
-        self.fresh = self._caught_up(self.touched)
-        self.leaf = self.fresh[:, 0].view(*k.shape, -1).clone().requires_grad_()
-        return self.leaf
+        with torch.no_grad():
+            self.touched = (k + self.first_row).flatten()
+            self.fresh = self._caught_up(self.touched)
+            self.leaf = self.fresh[:, 0].reshape(*k.shape, -1).clone()
+        return self.leaf.requires_grad_()
 
     def square_norm(self) -> Tensor:
         """Squared norm of each member's gradient (M,), rows met twice in a batch summed first."""

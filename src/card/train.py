@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from card.checkpoint import Stage, State
 from card.nn import Table
@@ -82,6 +84,44 @@ def batches(rows: Tensor, batch_size: int, rngs: Sequence[Generator]) -> Iterato
     yield from rows.to(order.device).gather(1, order).split(batch_size, dim=1)
 
 
+class Adam:
+    """PyTorch's fused Adam (AdamW where there is weight decay), without the optimiser's upkeep."""
+
+    def __init__(self, params: list[nn.Parameter], how: Training) -> None:
+        self.params, self.how = params, how
+        self.m, self.v, self.peak = ([torch.zeros_like(p) for p in params] for _ in range(3))
+        self.steps = [torch.zeros((), device=p.device) for p in params]
+
+    def step(self, lr: float) -> None:
+        """One step with the gradients of the parameters, which are dropped."""
+        (adamw if self.how.weight_decay else adam)(
+            list[Tensor](self.params),
+            [p.grad for p in self.params if p.grad is not None],
+            self.m,
+            self.v,
+            self.peak if self.how.amsgrad else [],
+            self.steps,
+            fused=self.params[0].device.type in {"cpu", "cuda"},
+            amsgrad=self.how.amsgrad,
+            beta1=self.how.betas[0],
+            beta2=self.how.betas[1],
+            lr=lr,
+            weight_decay=self.how.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+        for p in self.params:
+            p.grad = None
+
+    def state(self) -> State:
+        parts = {"m": self.m, "v": self.v, "peak": self.peak, "steps": self.steps}
+        return {f"{name}.{i}": value for name, part in parts.items() for i, value in enumerate(part)}
+
+    def load(self, state: State) -> None:
+        for name, value in self.state().items():
+            value.copy_(state[name])
+
+
 class Loop:
     """The state of one training run: weights, optimiser, averages, the best so far."""
 
@@ -92,15 +132,7 @@ class Loop:
         self.tables = self._lazy_tables()
         lazy = {id(table.weight) for table in self.tables.values()}
         self.params = [p for p in module.parameters() if id(p) not in lazy]
-        optimiser = torch.optim.AdamW if how.weight_decay else torch.optim.Adam
-        self.adam = optimiser(
-            self.params,
-            lr=how.lr,
-            betas=how.betas,
-            amsgrad=how.amsgrad,
-            weight_decay=how.weight_decay,
-            fused=self.params[0].device.type in {"cpu", "cuda"},
-        )
+        self.adam = Adam(self.params, how)
         self.ema = [p.detach().clone() for p in self.params] if how.ema is not None else None
         for table in self.tables.values():
             table.rows = RowAdam(table.weight, self.rates, how.betas, how.amsgrad, how.ema or LONG_MEMORY)
@@ -122,11 +154,12 @@ class Loop:
     def update(self, loss: Tensor) -> None:
         """One step down the sum of the members' losses (M,)."""
         loss.sum().backward()
+        with torch.no_grad():
+            self._descend()
+
+    def _descend(self) -> None:
         scale = self._clip()
-        if self.how.final_lr is not None or self.how.warmup:
-            self.adam.param_groups[0]["lr"] = float(self.rates[self.step])
-        self.adam.step()
-        self.adam.zero_grad()
+        self.adam.step(float(self.rates[self.step]))
         for table in self.tables.values():
             assert table.rows is not None
             table.rows.step(scale)
@@ -144,10 +177,17 @@ class Loop:
         rows = [table.rows.square_norm() for table in self.tables.values() if table.rows is not None]
         if self.how.clip is None:
             return torch.ones(self.n_members, device=grads[0].device)
-        square = torch.stack([g.flatten(1).square().sum(1) for g in grads] + rows).sum(0)
+        if self.n_members == 1:  # one call for all tensors instead of several for each
+            norms = torch.stack(torch._foreach_norm(grads))
+            square = norms.square().sum() + sum(rows, torch.zeros(1, device=norms.device))
+        else:
+            square = torch.stack([g.flatten(1).square().sum(1) for g in grads] + rows).sum(0)
         scale = (self.how.clip / (square.sqrt() + 1e-6)).clamp(max=1.0)
-        for grad in grads:
-            grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
+        if self.n_members == 1:
+            torch._foreach_mul_(grads, scale[0])
+        else:
+            for grad in grads:
+                grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
         return scale
 
     def weights(self) -> State:
@@ -200,8 +240,7 @@ class Loop:
         if self.trace.losses:
             state["losses"] = torch.stack(self.trace.losses)
         state |= {f"param.{i}": p.detach() for i, p in enumerate(self.params)}
-        for i, p in enumerate(self.params):
-            state |= {f"adam.{i}.{name}": value for name, value in self.adam.state[p].items()}
+        state |= {f"adam.{name}": value for name, value in self.adam.state().items()}
         state |= {f"ema.{i}": value for i, value in enumerate(self.ema or [])}
         state |= {f"best.{name}": value for name, value in (self.best or {}).items()}
         for name, table in self.tables.items():
@@ -217,11 +256,9 @@ class Loop:
             self.trace.losses = list(state["losses"])
         for i, p in enumerate(self.params):
             p.data.copy_(state[f"param.{i}"])
-            self.adam.state[p] = {
-                key: value.to(p.device) for key, value in _under(state, f"adam.{i}.").items()
-            }
             if self.ema is not None:
                 self.ema[i].copy_(state[f"ema.{i}"])
+        self.adam.load(_under(state, "adam."))
         best = _under(state, "best.")
         self.best = {name: value.to(self.params[0].device) for name, value in best.items()} or None
         for name, table in self.tables.items():
