@@ -14,7 +14,7 @@ FLOORS = [
     {"trees"},
     {"crossfit"},
     {"model", "distribution"},
-    {"fit", "conformal"},
+    {"fit", "conformal", "vector"},
     {"estimators", "confidence"},
     {"facts"},
     {"model_card", "plots", "evaluation"},

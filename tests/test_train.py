@@ -38,9 +38,7 @@ def fit(kind, seeds, rows, how, held_out=None, stage=None, x=None):
                 r[held_out], net.context(x[held_out], f[held_out]), torch.zeros(held_out.shape), r[held_out]
             )
 
-    trace = train(
-        net, lambda b, g: net.loss(r[b], x[b], f[b], g), rows, seeds, how, held, stage
-    )
+    trace = train(net, lambda b, g: net.loss(r[b], x[b], f[b], g), rows, seeds, how, held, stage)
     return net, trace
 
 

@@ -69,7 +69,9 @@ class TableDenoiser(Denoiser):
     ) -> None:
         super().__init__()
         self.schedule, self.n_targets = schedule, n_targets
-        self.rounded = Schedule(schedule.alpha.float(), schedule.sigma.float())  # for training, once and for all
+        self.rounded = Schedule(
+            schedule.alpha.float(), schedule.sigma.float()
+        )  # for training, once and for all
         self.mean_input, self.centred, self.width = mean_input, centred, width
         n_in = n_targets + n_targets * mean_input + n_features
         self.first = Linear(n_in, width, rngs)
@@ -195,6 +197,11 @@ class UnitDenoiser(Denoiser):
             )
 
         return denoise
+
+    def velocities(self, context: Tensor, schedule: Schedule) -> Denoise:
+        """v and its derivatives at the nodes of a schedule, for states as in `at_with_tangents`."""
+        gates = self.gates(schedule)
+        return lambda state, k: self.velocity_with_tangents(state, context, gates[:, k - 1 : k])
 
     def velocity_with_tangents(self, state: Tensor, context: Tensor, gates: Tensor) -> Tensor:
         """v and its derivatives along the directions in state[1:]; silu(u)' = s + silu(u) (1 - s)."""

@@ -35,14 +35,15 @@ from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.distribution import Curves, Distribution, Draws, Gaussian, OnGrid, Within, check_n_draws
 from card.features import Features, is_table
 from card.fit import Fitting, fit_cross_fitted, fit_plain
+from card.flow import FLOW_RANGE
 from card.model import Model
 from card.noise import SCHEDULES, Schedule, even_log_snr
 from card.progress import Bars
 from card.sample import make_sampler
 from card.train import seed_of
+from card.vector import FlowDraws
 
 MIN_ROWS = 4
-FLOW_RANGE = (0.01, 30.0)  # noise-to-signal ratios that the flow walks through
 SAMPLERS = {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}
 
 
@@ -388,6 +389,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         name = "multistep" if self.sampler == "flow" else self.sampler
         sampler = make_sampler(name, self.schedule_, self.n_evaluations)
         draws = model.draw(x, n_draws, sampler, seed)
+        if self.sampler == "flow":
+            return FlowDraws(draws, model, x)
         return Draws(draws, self.squeeze_, model.n_members)
 
     def _honour(self, inner: Distribution) -> Distribution:
@@ -397,6 +400,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         if codec.response == "count":
             low = max(low, 0.0)
         if isinstance(inner, Draws):
+            if codec.response == "real" and not np.isfinite(low) and not np.isfinite(high):
+                return inner
             return inner.on_grid(codec.response != "real", codec.levels).clipped(low, high)
         if codec.response != "real":
             inner = OnGrid(inner, codec.levels)

@@ -32,6 +32,7 @@ from card.noise import Schedule
 from card.sample import Denoise, Multistep, Sampler, all_nodes
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+FLOW_RANGE = (0.01, 30.0)  # noise-to-signal ratios that the flow walks through
 TAIL = 1.0  # how fast the tails leave the Gaussian's: z(y) grows like a logarithm of base exp(TAIL)
 
 
@@ -53,6 +54,28 @@ def solve(denoise: Denoise, sampler: Sampler, start: Tensor, slope: Tensor) -> t
 
     end = sampler(denoise, torch.stack([start, slope]), no_noise)
     return end[0], end[1]
+
+
+def log_density(velocity: Denoise, schedule: Schedule, r: Tensor, centre: Tensor) -> Tensor:
+    """log p(r_0) of residuals (M, B, K): the flow walked from the data to the noise, with its whole Jacobian.
+
+    With a = cos(t), s = sin(t) the flow is dr/dt = -v(r, t), whose velocity v has unit variance at every
+    level; Heun's method takes it from node to node. `velocity` gives v and its derivatives along K directions
+    for a state (1 + K, M, B, K). At the top r is N(centre, I).
+    """
+    n_targets = r.shape[-1]
+    directions = torch.eye(n_targets, dtype=r.dtype, device=r.device)
+    state = torch.cat([r[None], directions[:, None, None].expand(-1, *r.shape[:-1], -1)])
+    angles = torch.atan2(schedule.sigma, schedule.alpha).tolist()
+    state = state - angles[1] * velocity(state, 1)
+    for k in range(1, schedule.n_steps):
+        step = angles[k + 1] - angles[k]
+        slope = velocity(state, k)
+        ahead = velocity(state - step * slope, k + 1)
+        state = state - step / 2 * (slope + ahead)
+    jacobian = state[1:].permute(1, 2, 3, 0).double()  # d r_T / d r_0
+    bell = -0.5 * (state[0] - centre).double().square().sum(-1) - n_targets * LOG_SQRT_2PI
+    return bell + torch.linalg.slogdet(jacobian).logabsdet
 
 
 def ode(schedule: Schedule) -> Multistep:

@@ -12,6 +12,7 @@ is the epistemic part that folds can tell. For one member c = f, as in the paper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -22,9 +23,9 @@ from torch import Generator, Tensor
 
 from card.codec import Codec
 from card.denoise import Denoiser, UnitDenoiser
-from card.flow import Curve, is_coarse, latents, ode, solve
+from card.flow import FLOW_RANGE, Curve, is_coarse, latents, log_density, ode, solve
 from card.nn import generators, member
-from card.noise import Schedule
+from card.noise import Schedule, even_log_snr
 from card.sample import Sampler
 from card.train import seed_of
 
@@ -171,6 +172,26 @@ class Model:
             ends[0, :, block] = value.view(n_members, n, n_nodes).cpu()
             ends[1, :, block] = slope.view(n_members, n, n_nodes).cpu()
         return ends[0], ends[1]
+
+    @torch.no_grad()
+    def log_density(self, x: np.ndarray, y: np.ndarray, n_evaluations: int = 60) -> np.ndarray:
+        """(N, m) log-densities of responses y (N, m, K) under the mixture of members, by the flow."""
+        assert isinstance(self.denoiser, UnitDenoiser)
+        schedule = even_log_snr(n_evaluations // 2, *FLOW_RANGE)
+        f, centres = self.centres(x)
+        context, n_values = self.context(x, f), y.shape[1]
+        z = (y - self.codec.location) / self.codec.scale
+        residuals = ((z[None] - centres[:, :, None]) / self.scale).astype(np.float32)  # (M, N, m, K)
+        out = np.empty(y.shape[:2])
+        top, alpha = schedule.n_steps, float(schedule.alpha[-1])
+        for block in _blocks(len(x), max(1, TILE // (n_values * (1 + self.n_targets)))):
+            part = context[:, block].repeat_interleave(n_values, dim=1)
+            r = torch.from_numpy(residuals[:, block]).flatten(1, 2).to(self.device)
+            centre = alpha * self.denoiser.at(part, schedule)(torch.zeros_like(r), top)
+            log = log_density(self.denoiser.velocities(part, schedule), schedule, r, centre)
+            mixed = torch.logsumexp(log, 0) - math.log(self.n_members)
+            out[block] = mixed.view(-1, n_values).cpu().numpy()
+        return out - np.log(self.scale * self.codec.scale).sum()
 
     def _decoded(self, curve: Curve, centres: np.ndarray) -> Curve:
         """From residuals to the user's units."""
