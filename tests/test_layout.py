@@ -19,7 +19,8 @@ FLOORS = [
     {"facts"},
     {"model_card", "plots", "evaluation"},
     {"persist"},
-    {"baselines", "integrations", "bench", "report"},
+    {"integrations", "bench", "report"},
+    {"baselines"},
     {"app"},
     {"cli"},
 ]

@@ -5,6 +5,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-METHODS: dict[str, Any] = {}
+from card.baselines.base import NetworkRegressor, fit_together
+from card.baselines.ensembles import DeepEnsembleRegressor
+from card.bench.methods import Method, of_class
+
+
+def _together(name: str, cls: type[NetworkRegressor]) -> Method:
+    """A method whose splits train in one batched run."""
+    return replace(of_class(name, cls), fit_together=fit_together)
+
+
+METHODS: dict[str, Method] = {
+    "deep-ensembles": _together("deep-ensembles", DeepEnsembleRegressor),
+}
+
+__all__ = ["METHODS", "DeepEnsembleRegressor"]

@@ -1,0 +1,185 @@
+"""What the network baselines share: checks, standardisation, members that train together.
+
+As the papers of these methods do, features and response are standardised over the training rows and
+predictions are given back in the user's units. A method says which network it has, its loss and
+what its network's outputs mean; everything here has a leading member axis (see `card.nn`), so that the
+members of an ensemble, and the splits of a benchmark, train in one batched call.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Generator, Tensor, nn
+
+from card.codec import Codec, fit_codec
+from card.distribution import Distribution
+from card.train import Training, seed_of, train
+
+ROWS = 1000  # predicted at a time
+
+
+@dataclass(frozen=True)
+class Tables:
+    """S training sets of n rows each, one after the other in a common table."""
+
+    x: Tensor  # (S * n, D)
+    z: Tensor  # (S * n, 1)
+    rows: Tensor  # (S, n): the numbers of each set's rows
+    seeds: Sequence[int]  # S
+
+    def some(self, rows: Tensor) -> Tables:
+        """The same sets with only some of their rows, (S, m)."""
+        return Tables(self.x, self.z, rows, self.seeds)
+
+
+def check_positive(**parameters: Any) -> None:
+    """Refuse a parameter, or a member of it, that is not above zero."""
+    for name, value in parameters.items():
+        if not (np.asarray(value) > 0).all():
+            raise ValueError(f"{name} must be above 0, got {value!r}.")
+
+
+class Standardised(RegressorMixin, BaseEstimator, ABC):
+    """A regressor of one response that works on standardised features and response."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Mean of the predicted distribution, (N,)."""
+        return self.predict_distribution(X).mean()
+
+    @abstractmethod
+    def predict_distribution(self, X: Any) -> Distribution:
+        """The predicted distribution of each row."""
+
+    def _check(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Features and response as arrays of numbers."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        return X, np.asarray(y, dtype=np.float64)
+
+    def _encode(self, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Learn the coordinates; x (N, D) and z (N, 1) in them."""
+        self.features_: Codec = fit_codec(X)
+        self.response_: Codec = fit_codec(y[:, None])
+        return self.features_.encode(X), self.response_.encode(y[:, None])
+
+    def _encoded(self, X: Any) -> np.ndarray:
+        """Features to predict from, in the learned coordinates."""
+        check_is_fitted(self)
+        return self.features_.encode(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def _decode(self, mean: np.ndarray) -> np.ndarray:
+        return self.response_.decode(mean)
+
+    def _decode_scale(self, scale: np.ndarray) -> np.ndarray:
+        return np.asarray(scale, dtype=np.float64) * self.response_.scale
+
+
+class NetworkRegressor(Standardised):
+    """A regressor made of `n_networks` networks that learn from the same rows."""
+
+    hidden: Sequence[int]
+    epochs: int
+    batch_size: int
+    lr: float
+    random_state: Any
+
+    @property
+    def n_networks(self) -> int:
+        """Networks for each training set."""
+        return 1
+
+    @abstractmethod
+    def _network(self, n_features: int, rngs: Sequence[Generator]) -> nn.Module:
+        """Networks with initial weights, one per generator."""
+
+    @abstractmethod
+    def _loss(self, network: Any, x: Tensor, z: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        """The loss of each member (M,) on its batch, x (M, B, D) and z (M, B, 1)."""
+
+    @abstractmethod
+    def _outputs(self, network: Any, x: Tensor) -> tuple[Tensor, ...]:
+        """What the fitted networks say of rows x (N, D), rows first, in the model's coordinates."""
+
+    @abstractmethod
+    def _law(self, outputs: Sequence[np.ndarray]) -> Distribution:
+        """The distribution, in the user's units, that outputs stand for."""
+
+    def fit(self, X: Any, y: Any) -> NetworkRegressor:
+        """Learn from rows X (N, D) and responses y (N,)."""
+        fit_together([self], [X], [y])
+        return self
+
+    def predict_distribution(self, X: Any) -> Distribution:
+        """The predicted distribution of each row; the same for the same row, whatever comes with it."""
+        x = torch.as_tensor(self._encoded(X)).double()
+        with torch.no_grad():
+            blocks = [self._outputs(self.network_, block) for block in x.split(ROWS)]
+        return self._law([torch.cat(part).numpy() for part in zip(*blocks, strict=True)])
+
+    def _training(self) -> Training:
+        return Training(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, clip=None)
+
+    def _check_parameters(self) -> None:
+        check_positive(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
+
+    def _train(self, tables: Tables) -> nn.Module:
+        """All networks of all training sets, those of one set next to each other."""
+        seeds = [seed_of(seed, i) for seed in tables.seeds for i in range(self.n_networks)]
+        rngs = [Generator().manual_seed(seed) for seed in seeds]
+        network = self._network(tables.x.shape[1], rngs)
+
+        def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
+            return self._loss(network, tables.x[batch], tables.z[batch], rngs)
+
+        rows = tables.rows.repeat_interleave(self.n_networks, dim=0)
+        train(network, loss, rows, [seed_of(seed, 1) for seed in seeds], self._training())
+        return network
+
+    def _publish(self, network: nn.Module, i: int) -> None:
+        """Keep the networks of training set i, in double precision: rows must not feel their neighbours."""
+        mine = slice(i * self.n_networks, (i + 1) * self.n_networks)
+        self.network_ = some_members(network, mine).double()
+
+
+def some_members(network: nn.Module, members: slice) -> nn.Module:
+    """A copy that has only some of the members."""
+    part = copy.deepcopy(network)
+    for value in [*part.parameters(), *part.buffers()]:
+        value.data = value.data[members].clone()
+    return part
+
+
+def fit_together(estimators: Sequence[NetworkRegressor], Xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    """Fit estimators with equal parameters, each on data of its own, in one batched run.
+
+    Each result is what the estimator would have learned alone, to rounding. Tables of different sizes
+    are fitted one after the other.
+    """
+    for estimator in estimators:
+        estimator._check_parameters()
+    data = [e._check(X, y) for e, X, y in zip(estimators, Xs, ys, strict=True)]
+    if len({X.shape for X, _ in data}) > 1:
+        for estimator, (X, y) in zip(estimators, data, strict=True):
+            _fit_alike([estimator], [(X, y)])
+    else:
+        _fit_alike(estimators, data)
+    return estimators
+
+
+def _fit_alike(estimators: Sequence[NetworkRegressor], data: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    encoded = [e._encode(X, y) for e, (X, y) in zip(estimators, data, strict=True)]
+    x, z = (torch.as_tensor(np.concatenate(part)) for part in zip(*encoded, strict=True))
+    rows = torch.arange(len(x)).view(len(estimators), -1)
+    seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
+    network = estimators[0]._train(Tables(x, z, rows, seeds))
+    for i, estimator in enumerate(estimators):
+        estimator._publish(network, i)

@@ -1,0 +1,185 @@
+"""The competitors: each learns a spread that changes with x, and keeps scikit-learn's manners."""
+
+import numpy as np
+import pytest
+from scipy.integrate import trapezoid
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from card.baselines import METHODS, DeepEnsembleRegressor
+from card.baselines.base import fit_together
+from card.baselines.mixtures import GaussianMixture
+from card.bench.methods import find_method
+
+LEARNERS = {
+    "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=60, lr=0.01, random_state=0),
+}
+QUICK = {
+    "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=40, lr=0.02, random_state=0),
+}
+EVEN = {"mc-dropout", "pbp"}
+"""Methods whose noise is the same everywhere by construction."""
+
+
+def fan(n=600, seed=0, even=False):
+    """y = 10 + 5 x + noise that is N(0, (0.5 + x)^2), x in (0, 2); or N(0, 1) everywhere."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 2, n)
+    scale = np.ones(n) if even else 0.5 + x
+    return x[:, None], 10 + 5 * x + scale * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module", params=LEARNERS)
+def learned(request):
+    """A method's name, and its prediction at x = 0.25 and 1.75."""
+    X, y = fan(even=request.param in EVEN)
+    model = clone(LEARNERS[request.param]).fit(X, y)
+    return request.param, model, model.predict_distribution(np.array([[0.25], [1.75]]))
+
+
+def test_the_mean_is_learned(learned):
+    _, _, d = learned
+    assert d.mean() == pytest.approx([11.25, 18.75], abs=0.6)
+
+
+def test_the_spread_is_learned(learned):
+    name, _, d = learned
+    low, high = d.interval(0.9).T
+    wanted = np.array([1.0, 1.0]) if name in EVEN else np.array([0.75, 2.25])
+    assert (high - low) / 3.29 == pytest.approx(wanted, rel=0.35)
+
+
+def test_a_seed_fixes_the_result_and_another_changes_it(learned):
+    name, _, _ = learned
+    X, y = fan(60)
+    a, b, c = (clone(QUICK[name]).set_params(epochs=2, random_state=seed).fit(X, y) for seed in (1, 1, 2))
+    levels = [0.1, 0.9]
+    wanted = a.predict_distribution(X).quantile(levels)
+    np.testing.assert_array_equal(b.predict_distribution(X).quantile(levels), wanted)
+    assert not np.allclose(c.predict_distribution(X).quantile(levels), wanted)
+
+
+def test_the_response_s_units_are_the_prediction_s(learned):
+    name, _, _ = learned
+    X, y = fan(60)
+    a = clone(QUICK[name]).set_params(epochs=2).fit(X, y).predict_distribution(X)
+    b = clone(QUICK[name]).set_params(epochs=2).fit(X, 3 + 100 * y).predict_distribution(X)
+    np.testing.assert_allclose(b.quantile(0.8), 3 + 100 * a.quantile(0.8), rtol=1e-3)
+    np.testing.assert_allclose(b.std(), 100 * a.std(), rtol=1e-3)
+
+
+@parametrize_with_checks(list(QUICK.values()))
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "pbp"])
+def test_splits_fitted_together_learn_what_each_learns_alone(name):
+    tables = [fan(50, seed) for seed in (1, 2)]
+    together = [clone(QUICK[name]).set_params(epochs=2, random_state=i) for i in (3, 4)]
+    fit_together(together, *zip(*tables, strict=True))
+    for i, (model, (X, y)) in enumerate(zip(together, tables, strict=True)):
+        alone = clone(QUICK[name]).set_params(epochs=2, random_state=3 + i).fit(X, y)
+        a, b = (m.predict_distribution(X).quantile([0.1, 0.6]) for m in (model, alone))
+        np.testing.assert_allclose(a, b, rtol=1e-3)
+
+
+def test_splits_of_different_sizes_are_fitted_too():
+    tables = [fan(50, 1), fan(40, 2)]
+    models = [clone(QUICK["deep-ensembles"]).set_params(epochs=1) for _ in tables]
+    fit_together(models, *zip(*tables, strict=True))
+    alone = clone(models[1]).fit(*tables[1])
+    np.testing.assert_array_equal(models[1].predict(tables[0][0]), alone.predict(tables[0][0]))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_benchmark_knows_every_method(name):
+    method = find_method(name)
+    method.check("default", "regression", {"epochs": 3})
+    model = method.build["regression"]("default", {"epochs": 3}, 7)
+    assert (model.epochs, model.random_state) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"epochs": 0}, "epochs must be above 0, got 0"), ({"hidden": (5, 0)}, r"hidden .* got \(5, 0\)")],
+)
+def test_a_setting_that_cannot_be_is_refused(learned, parameters, message):
+    name, _, _ = learned
+    with pytest.raises(ValueError, match=message):
+        clone(QUICK[name]).set_params(**parameters).fit(*fan(20))
+
+
+def test_members_disagree_where_there_were_no_rows():
+    X, y = fan(100)
+    d = clone(LEARNERS["deep-ensembles"]).fit(X, y).predict_distribution([[1.0], [8.0]])
+    near, far = d.decompose().epistemic
+    assert far > 4 * near
+
+
+def test_adversarial_smoothing_changes_the_fit_a_little():
+    X, y = fan(100)
+    plain, smooth = (
+        clone(LEARNERS["deep-ensembles"]).set_params(adversarial=a).fit(X, y).predict(X) for a in (0.0, 0.01)
+    )
+    assert 0 < np.abs(plain - smooth).max() < 2
+    with pytest.raises(ValueError, match="adversarial must be 0"):
+        clone(QUICK["deep-ensembles"]).set_params(adversarial=-1.0).fit(X, y)
+
+
+# ------------------------------------------------------------------------------------ mixtures
+
+
+@pytest.fixture
+def mixture():
+    """Rows that overlap, that lie far apart, that have very different widths, and a dead component."""
+    weights = np.array([[0.5, 0.5], [0.1, 0.9], [0.3, 0.7], [1.0, 0.0]])
+    means = np.array([[0.0, 1.0], [-50.0, 50.0], [0.0, 0.1], [2.0, 1e6]])
+    scales = np.array([[1.0, 2.0], [0.1, 0.2], [1e-3, 10.0], [3.0, 1.0]])
+    return GaussianMixture(weights, means, scales)
+
+
+def test_quantile_inverts_the_cdf(mixture):
+    q = np.array([1e-6, 0.025, 0.099, 0.101, 0.5, 0.975, 1 - 1e-6])
+    np.testing.assert_allclose(mixture.cdf(mixture.quantile(q)), np.tile(q, (4, 1)), atol=1e-9)
+
+
+def test_one_component_is_a_gaussian(mixture):
+    assert mixture.quantile(0.975)[3] == pytest.approx(2 + 3 * 1.959963985)
+    assert mixture.interval(0.95)[3] == pytest.approx(mixture.quantile([0.025, 0.975])[3])
+
+
+def test_the_density_integrates_to_one_and_to_the_moments(mixture):
+    y = np.linspace(-60, 60, 400_001)
+    for i in (0, 1):
+        p = mixture[i : i + 1].pdf(y[None])[0]
+        mean = trapezoid(p * y, y)
+        assert trapezoid(p, y) == pytest.approx(1, abs=1e-9)
+        assert mixture.mean()[i] == pytest.approx(mean, abs=1e-6)
+        assert mixture.std()[i] ** 2 == pytest.approx(trapezoid(p * (y - mean) ** 2, y), rel=1e-6)
+
+
+def test_the_log_density_is_finite_far_out(mixture):
+    assert mixture[:1].logpdf(np.array([1e4])) == pytest.approx(np.log(0.25) - 0.9189385 - 9999**2 / 8)
+
+
+def test_draws_follow_the_law(mixture):
+    draws = mixture.sample(20_000, random_state=0)
+    share = (draws <= mixture.quantile(0.3)).mean(0)
+    assert share == pytest.approx(np.full(4, 0.3), abs=0.02)
+    np.testing.assert_array_equal(draws, mixture.sample(20_000, random_state=0))
+
+
+def test_the_spread_between_components_is_epistemic_only_for_members(mixture):
+    parts = GaussianMixture(mixture.weights, mixture.means, mixture.scales, members=False)
+    assert mixture.decompose().epistemic[1] == pytest.approx(0.1 * 0.9 * 100**2)
+    assert (parts.decompose().epistemic == 0).all()
+    np.testing.assert_allclose(parts.std(), mixture.std())
+
+
+def test_the_size_of_blocks_changes_nothing(mixture, monkeypatch):
+    wanted = mixture.quantile([0.2, 0.7])
+    density = mixture.logpdf(wanted)
+    monkeypatch.setattr("card.baselines.mixtures.BLOCK", 5)
+    np.testing.assert_allclose(mixture.quantile([0.2, 0.7]), wanted, rtol=1e-9)
+    np.testing.assert_array_equal(mixture.logpdf(wanted), density)
