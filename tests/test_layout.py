@@ -8,14 +8,14 @@ import card
 SOURCE = Path(card.__file__).parent
 FLOORS = [
     {"noise", "rows", "codec", "columns", "checkpoint", "recipes", "metrics", "datasets"},
-    {"nn", "encoding", "forest", "files"},
-    {"features", "sample", "train"},
+    {"nn", "networks", "encoding", "forest", "files", "confidence"},
+    {"features", "sample", "train", "deferral"},
     {"progress", "mean", "denoise", "flow", "learners"},
     {"trees"},
     {"crossfit"},
     {"model", "distribution"},
     {"fit", "conformal", "vector"},
-    {"estimators", "confidence"},
+    {"estimators"},
     {"facts"},
     {"model_card", "plots", "evaluation"},
     {"persist"},
