@@ -6,16 +6,18 @@ from scipy.integrate import trapezoid
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from card.baselines import METHODS, DeepEnsembleRegressor
+from card.baselines import METHODS, DeepEnsembleRegressor, MCDropoutRegressor
 from card.baselines.base import fit_together
 from card.baselines.mixtures import GaussianMixture
 from card.bench.methods import find_method
 
 LEARNERS = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=60, lr=0.01, random_state=0),
+    "mc-dropout": MCDropoutRegressor(dropout=(0.01, 0.3), hidden=(50,), epochs=60, lr=0.01, random_state=0),
 }
 QUICK = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=40, lr=0.02, random_state=0),
+    "mc-dropout": MCDropoutRegressor(0.01, n_passes=10, hidden=(50,), epochs=40, lr=0.02, random_state=0),
 }
 EVEN = {"mc-dropout", "pbp"}
 """Methods whose noise is the same everywhere by construction."""
@@ -125,6 +127,26 @@ def test_adversarial_smoothing_changes_the_fit_a_little():
     assert 0 < np.abs(plain - smooth).max() < 2
     with pytest.raises(ValueError, match="adversarial must be 0"):
         clone(QUICK["deep-ensembles"]).set_params(adversarial=-1.0).fit(X, y)
+
+
+def test_held_out_rows_choose_the_rate_and_the_noise():
+    X, y = fan(even=True)
+    model = clone(LEARNERS["mc-dropout"]).fit(X, y)
+    assert model.network_.rate.item() == pytest.approx(0.01)  # a third of the units dropped blurs the line
+    assert model.network_.noise.item() * y.std() == pytest.approx(1.0, rel=0.2)
+    assert (model.predict_distribution(X).decompose().epistemic > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"dropout": (0.1, 1.0)}, "dropout must be a rate"),
+        ({"validation_fraction": 0.0}, "validation_fraction must lie between 0 and 1"),
+    ],
+)
+def test_dropout_refuses_what_is_no_share(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        clone(QUICK["mc-dropout"]).set_params(**parameters).fit(*fan(20))
 
 
 # ------------------------------------------------------------------------------------ mixtures

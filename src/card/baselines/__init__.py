@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from card.baselines.base import NetworkRegressor, fit_together
+from card.baselines.dropout import MCDropoutRegressor
 from card.baselines.ensembles import DeepEnsembleRegressor
 from card.bench.methods import Method, of_class
 
@@ -19,6 +20,7 @@ def _together(name: str, cls: type[NetworkRegressor]) -> Method:
 
 METHODS: dict[str, Method] = {
     "deep-ensembles": _together("deep-ensembles", DeepEnsembleRegressor),
+    "mc-dropout": _together("mc-dropout", MCDropoutRegressor),
 }
 
-__all__ = ["METHODS", "DeepEnsembleRegressor"]
+__all__ = ["METHODS", "DeepEnsembleRegressor", "MCDropoutRegressor"]

@@ -37,9 +37,23 @@ class Tables:
     rows: Tensor  # (S, n): the numbers of each set's rows
     seeds: Sequence[int]  # S
 
-    def some(self, rows: Tensor) -> Tables:
-        """The same sets with only some of their rows, (S, m)."""
-        return Tables(self.x, self.z, rows, self.seeds)
+    def generators(self) -> list[Generator]:
+        """Of initial weights, one per set."""
+        return [Generator().manual_seed(seed) for seed in self.seeds]
+
+    def repeat(self, n: int) -> Tables:
+        """Each set n times, one next to the other, with seeds of their own: one for each member."""
+        seeds = [seed_of(seed, i) for seed in self.seeds for i in range(n)]
+        return Tables(self.x, self.z, self.rows.repeat_interleave(n, dim=0), seeds)
+
+    def split(self, share: float) -> tuple[Tables, Tables]:
+        """The sets without a random share of their rows, and that share, at least one row."""
+        n = self.rows.shape[1]
+        rngs = [Generator().manual_seed(seed_of(seed, 1, 1)) for seed in self.seeds]
+        order = torch.stack([torch.randperm(n, generator=rng) for rng in rngs])
+        shuffled, n_held = self.rows.gather(1, order), max(1, int(share * n))
+        rest, held = shuffled[:, n_held:], shuffled[:, :n_held]
+        return Tables(self.x, self.z, rest, self.seeds), Tables(self.x, self.z, held, self.seeds)
 
 
 def check_positive(**parameters: Any) -> None:
@@ -91,6 +105,8 @@ class NetworkRegressor(Standardised):
     batch_size: int
     lr: float
     random_state: Any
+    seed_: int
+    network_: Any
 
     @property
     def n_networks(self) -> int:
@@ -133,16 +149,20 @@ class NetworkRegressor(Standardised):
 
     def _train(self, tables: Tables) -> nn.Module:
         """All networks of all training sets, those of one set next to each other."""
-        seeds = [seed_of(seed, i) for seed in tables.seeds for i in range(self.n_networks)]
-        rngs = [Generator().manual_seed(seed) for seed in seeds]
-        network = self._network(tables.x.shape[1], rngs)
+        members = tables.repeat(self.n_networks)
+        network = self._network(tables.x.shape[1], members.generators())
+        self._learn(network, members)
+        return network
+
+    def _learn(self, network: nn.Module, members: Tables, held: Tables | None = None) -> None:
+        """Train one network on each set; with rows held out, keep the weights with the least loss there."""
 
         def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
-            return self._loss(network, tables.x[batch], tables.z[batch], rngs)
+            return self._loss(network, members.x[batch], members.z[batch], rngs)
 
-        rows = tables.rows.repeat_interleave(self.n_networks, dim=0)
-        train(network, loss, rows, [seed_of(seed, 1) for seed in seeds], self._training())
-        return network
+        seeds = [seed_of(seed, 1) for seed in members.seeds]
+        judge = None if held is None else lambda epoch: loss(held.rows, held.generators())
+        train(network, loss, members.rows, seeds, self._training(), judge)
 
     def _publish(self, network: nn.Module, i: int) -> None:
         """Keep the networks of training set i, in double precision: rows must not feel their neighbours."""
@@ -182,4 +202,5 @@ def _fit_alike(estimators: Sequence[NetworkRegressor], data: Sequence[tuple[np.n
     seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
     network = estimators[0]._train(Tables(x, z, rows, seeds))
     for i, estimator in enumerate(estimators):
+        estimator.seed_ = seeds[i]
         estimator._publish(network, i)

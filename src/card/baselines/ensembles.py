@@ -69,10 +69,10 @@ class DeepEnsembleRegressor(NetworkRegressor):
         if self.adversarial < 0:
             raise ValueError(f"adversarial must be 0 (none) or above, got {self.adversarial!r}.")
 
-    def _train(self, tables):
-        x = tables.x[tables.rows]
-        self._reach = self.adversarial * (x.amax(1) - x.amin(1)).repeat_interleave(self.n_members, 0)[:, None]
-        return super()._train(tables)
+    def _learn(self, network, members, held=None):
+        x = members.x[members.rows]
+        self._reach = self.adversarial * (x.amax(1) - x.amin(1))[:, None]
+        super()._learn(network, members, held)
 
     def _network(self, n_features, rngs):
         return MLP((n_features, *self.hidden, 2), functional.relu, rngs)
