@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from card.distribution import Draws, Gaussian, OnGrid, Within
+from card.distribution import Draws, Gaussian
+from card.responses import OnGrid, Within
 
 RNG = np.random.default_rng(0)
 BELL = Gaussian(np.array([0.0, 3.0, -2.0]), np.array([1.0, 0.5, 2.0]))

@@ -57,7 +57,8 @@ def test_one_of_several_targets_is_scored_by_itself():
 
 
 def test_whole_numbers_are_judged_by_the_randomised_pit():
-    from card.distribution import Gaussian, OnGrid
+    from card.distribution import Gaussian
+    from card.responses import OnGrid
 
     n = 4000
     law = OnGrid(Gaussian(np.full(n, 2.3), np.array(1.0)))

@@ -4,8 +4,7 @@ Every `predict*` of the estimators starts from one of these. Arrays have rows fi
 or evaluation points, then targets (the last axis is dropped for a response given as one column).
 
 `Curves` holds exact distributions of one target (see `card.flow`), `Draws` what is known from draws,
-`Gaussian` a bell around a mean. `OnGrid` and `Within` wrap another distribution for responses that
-are whole numbers or ordinal levels, and for bounded ones.
+`Gaussian` a bell around a mean. For responses on a grid or within bounds see `card.responses`.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Distribution(ABC):
         return self._quantiles(np.array([tail, 1.0 - tail]))
 
 
-def _columns(y: np.ndarray, n_rows: int) -> tuple[np.ndarray, tuple[int, ...]]:
+def columns(y: np.ndarray, n_rows: int) -> tuple[np.ndarray, tuple[int, ...]]:
     """Values to evaluate at as (N, m), and the shape to give back."""
     y = np.asarray(y, dtype=np.float64)
     if y.ndim == 0:
@@ -172,7 +171,7 @@ class Curves(Distribution):
         return self._out(self.quantiles_by_row(u).T.copy())
 
     def _evaluate(self, function, y):
-        values, shape = _columns(y, len(self))
+        values, shape = columns(y, len(self))
         finite = np.nan_to_num(values, nan=0.0, posinf=1e300, neginf=-1e300)
         out = self._by_block(function, finite, width=values.shape[1])
         return np.where(np.isnan(values), np.nan, out).reshape(shape)
@@ -202,15 +201,6 @@ class Draws(Distribution):
     def _out(self, array: np.ndarray) -> np.ndarray:
         return array[..., 0] if self.squeeze else array
 
-    def on_grid(self, wanted: bool, levels: np.ndarray | None) -> Draws:
-        """The draws rounded to whole numbers or ordinal levels."""
-        if not wanted:
-            return self
-        return Draws(OnGrid(self, levels)._rounded(self.draws), self.squeeze, self.n_members)
-
-    def clipped(self, low: float, high: float) -> Draws:
-        return Draws(np.clip(self.draws, low, high), self.squeeze, self.n_members)
-
     def mean(self):
         return self._out(self.draws.mean(0))
 
@@ -232,8 +222,8 @@ class Draws(Distribution):
     def _target_values(self, y: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """y as (N, m, K), and the shape to give back for a function of each target."""
         if self.squeeze:
-            columns, shape = _columns(y, len(self))
-            return columns[..., None], shape
+            values, shape = columns(y, len(self))
+            return values[..., None], shape
         y = np.asarray(y, dtype=np.float64)
         n_targets = self.draws.shape[2]
         if y.ndim not in (2, 3) or len(y) != len(self) or y.shape[-1] != n_targets:
@@ -318,135 +308,4 @@ class Gaussian(Distribution):
         return log.sum(-1) if self.location.ndim == 2 else log
 
 
-class Within(Distribution):
-    """Another distribution, given that the response lies within bounds [low, high]."""
-
-    def __init__(self, inner: Distribution, low: float, high: float) -> None:
-        self.inner, self.low, self.high = inner, low, high
-
-    def _edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """CDF at the bounds; where next to nothing lies between them, what lies beyond is kept too."""
-        n = len(self)
-        below = self.inner.cdf(np.full(n, self.low)) if np.isfinite(self.low) else np.zeros(n)
-        above = self.inner.cdf(np.full(n, self.high)) if np.isfinite(self.high) else np.ones(n)
-        lost = above - below < 1e-6
-        return np.where(lost, 0.0, below), np.where(lost, 1.0, above)
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __getitem__(self, rows) -> Within:
-        return Within(self.inner[rows], self.low, self.high)
-
-    def _grid(self) -> np.ndarray:
-        return self._quantiles((np.arange(200) + 0.5) / 200)
-
-    def mean(self):
-        return self._grid().mean(1)
-
-    def decompose(self):
-        total = self._grid().var(1)
-        inner = self.inner.decompose()
-        share = inner.epistemic / np.maximum(inner.aleatoric + inner.epistemic, 1e-300)
-        return Variance(total * (1 - share), total * share)
-
-    def _at(self, u: np.ndarray) -> np.ndarray:
-        below, above = self._edges()
-        levels = below[:, None] + (above - below)[:, None] * u
-        return np.clip(_row_quantiles(self.inner, levels), self.low, self.high)
-
-    def _quantiles(self, q):
-        return self._at(np.broadcast_to(q, (len(self), len(q))))
-
-    def sample(self, n_draws, random_state=None):
-        u = np.random.default_rng(random_state).random((len(self), check_n_draws(n_draws)))
-        return self._at(u).T.copy()
-
-    def cdf(self, y):
-        values, shape = _columns(y, len(self))
-        below, above = self._edges()
-        inside = (self.inner.cdf(values) - below[:, None]) / (above - below)[:, None]
-        out = np.where(values >= self.high, 1.0, np.where(values < self.low, 0.0, np.clip(inside, 0.0, 1.0)))
-        return out.reshape(shape)
-
-    def logpdf(self, y):
-        values, shape = _columns(y, len(self))
-        below, above = self._edges()
-        inside = self.inner.logpdf(values) - np.log(above - below)[:, None]
-        out = np.where((values < self.low) | (values > self.high), -np.inf, inside)
-        return out.reshape(shape)
-
-
-class OnGrid(Distribution):
-    """Whole numbers (levels None) or ordinal levels: cell k holds the inner mass of (k - 1/2, k + 1/2)."""
-
-    def __init__(self, inner: Distribution, levels: np.ndarray | None = None) -> None:
-        self.inner, self.levels = inner, levels
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __getitem__(self, rows) -> OnGrid:
-        return OnGrid(self.inner[rows], self.levels)
-
-    def _value(self, k: np.ndarray) -> np.ndarray:
-        if self.levels is None:
-            return np.maximum(k, 0.0)
-        return self.levels[np.clip(k, 0, len(self.levels) - 1).astype(int)]
-
-    def _cell(self, y: np.ndarray) -> np.ndarray:
-        """The number of the last grid value at or below y."""
-        if self.levels is None:
-            return np.floor(y)
-        return np.searchsorted(self.levels, y, side="right") - 1.0
-
-    def _rounded(self, values: np.ndarray) -> np.ndarray:
-        return self._value(np.ceil(values - 0.5))
-
-    def _grid(self) -> np.ndarray:
-        return self._quantiles((np.arange(500) + 0.5) / 500)
-
-    def mean(self):
-        return self._grid().mean(1)
-
-    def decompose(self):
-        total = self._grid().var(1)
-        inner = self.inner.decompose()
-        share = inner.epistemic / np.maximum(inner.aleatoric + inner.epistemic, 1e-300)
-        return Variance(total * (1 - share), total * share)
-
-    def _quantiles(self, q):
-        return self._rounded(self.inner._quantiles(q))
-
-    def sample(self, n_draws, random_state=None):
-        return self._rounded(self.inner.sample(n_draws, random_state))
-
-    def cdf(self, y):
-        values, shape = _columns(y, len(self))
-        cell = self._cell(values)
-        top = np.inf if self.levels is None else len(self.levels) - 1
-        out = np.where(cell < 0, 0.0, np.where(cell >= top, 1.0, self.inner.cdf(cell + 0.5)))
-        return out.reshape(shape)
-
-    def logpdf(self, y):
-        """Log-probability of the grid value y; minus infinity off the grid."""
-        values, shape = _columns(y, len(self))
-        cell = self._cell(values)
-        on_grid = (cell >= 0) & (self._value(cell) == values)
-        top = np.inf if self.levels is None else len(self.levels) - 1
-        upper = np.where(cell >= top, 1.0, self.inner.cdf(cell + 0.5))
-        lower = np.where(cell <= 0, 0.0, self.inner.cdf(cell - 0.5))
-        with np.errstate(divide="ignore"):
-            log = np.log(np.maximum(upper - lower, 1e-300))
-        return np.where(on_grid, log, -np.inf).reshape(shape)
-
-
-def _row_quantiles(inner: Distribution, levels: np.ndarray) -> np.ndarray:
-    """Quantiles at levels of each row's own (N, m)."""
-    levels = np.clip(levels, 1e-12, 1 - 1e-12)
-    if isinstance(inner, Curves):
-        return inner.quantiles_by_row(levels)
-    return np.stack([inner[i : i + 1]._quantiles(levels[i])[0] for i in range(len(inner))])
-
-
-__all__ = ["Curves", "Distribution", "Draws", "Gaussian", "OnGrid", "Variance", "Within"]
+__all__ = ["Curves", "Distribution", "Draws", "Gaussian", "Variance"]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -28,22 +28,23 @@ from sklearn.utils.validation import (
 )
 
 from card import recipes
-from card.checkpoint import Checkpoint, fingerprint
-from card.codec import Codec, fit_codec
+from card.checkpoint import Checkpoint
 from card.columns import frame_of_records, is_records
 from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
-from card.distribution import Curves, Distribution, Draws, Gaussian, OnGrid, Within, check_n_draws
-from card.features import Features, is_table
-from card.fit import Fitting, fit_cross_fitted, fit_plain
+from card.distribution import Curves, Distribution, Draws, Gaussian, check_n_draws
+from card.features import is_table
+from card.fit import Fitting
 from card.flow import FLOW_RANGE
 from card.model import Model
 from card.noise import SCHEDULES, Schedule, even_log_snr
 from card.progress import Bars
+from card.responses import honour
 from card.sample import make_sampler
-from card.train import seed_of
+from card.together import MIN_ROWS, Job, fit_together
 from card.vector import FlowDraws
 
-MIN_ROWS = 4
+__all__ = ["CARDRegressor", "fit_together"]
+
 SAMPLERS = {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}
 
 
@@ -280,7 +281,7 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
             )
         if self.denoiser == "unit" and self.prior == "zero" and self.mean != "zero":
             raise ValueError("prior='zero' needs denoiser='table'; with 'unit' say mean='zero' instead.")
-        low, high = _limits(self.bounds)
+        low, high = limits(self.bounds)
         if not low < high:
             raise ValueError(f"bounds must be (low, high) with low < high, got {self.bounds!r}.")
         if self.conformal == "cv+" and (self.cv is None or self.sampler != "flow"):
@@ -301,7 +302,7 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"y must have shape (n,) or (n, k), got {y.shape}.")
         if self.conformal is not None and y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(f"conformal intervals are for one target, but y has {y.shape[1]} columns.")
-        low, high = _limits(self.bounds)
+        low, high = limits(self.bounds)
         if y.min() < low or y.max() > high:
             raise ValueError(f"y goes from {y.min()} to {y.max()}, beyond bounds {self.bounds}: widen them.")
         return X, y.reshape(len(y), -1), y.ndim == 1
@@ -329,7 +330,7 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
             parameters=self.get_params(deep=False),
             schedule=self._schedule(),
             seed=seed,
-            device=_device(self.device),
+            device=torch_device(self.device),
             bars=bars,
             checkpoint=checkpoint,
         )
@@ -365,15 +366,16 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         ]
         return CrossCalibrated(inner, members, self.conformal_)
 
-    def _calibrate(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    def _calibrate(self, model: Model, job: Job) -> list[np.ndarray]:
         """Scores of rows that the model, or the fold member that judges them, has not seen."""
-        if self.conformal == "split":
-            return [np.sort(scores(self._plain_distribution(self.model_, x, self.n_draws, self.seed_), y))]
-        fold = self.model_.fold
-        assert fold is not None
-        by_fold = [np.flatnonzero(fold == k) for k in range(self.model_.n_members)]
+        if job.held_out is not None:
+            X, y = job.held_out
+            predicted = self._plain_distribution(model, self._transform(X), self.n_draws, job.seed)
+            return [np.sort(scores(predicted, y[:, 0]))]
+        assert model.fold is not None
+        by_fold = [np.flatnonzero(model.fold == k) for k in range(model.n_members)]
         return [
-            thinned(scores(self._plain_distribution(self.model_.member(k), x[rows], 1, 0), y[rows]))
+            thinned(scores(self._plain_distribution(model.member(k), job.x[rows], 1, 0), job.y[rows, 0]))
             for k, rows in enumerate(by_fold)
         ]
 
@@ -383,7 +385,7 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
             inner: Distribution = Curves(curve, self.squeeze_)
         else:
             inner = self._draws(model, x, n_draws, seed)
-        return self._honour(inner)
+        return honour(inner, model.codec, *limits(self.bounds))
 
     def _draws(self, model: Model, x: np.ndarray, n_draws: int, seed: int) -> Draws:
         name = "multistep" if self.sampler == "flow" else self.sampler
@@ -392,22 +394,6 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         if self.sampler == "flow":
             return FlowDraws(draws, model, x)
         return Draws(draws, self.squeeze_, model.n_members)
-
-    def _honour(self, inner: Distribution) -> Distribution:
-        """Bounds and grid of the response."""
-        codec = self.model_.codec
-        low, high = _limits(self.bounds)
-        if codec.response == "count":
-            low = max(low, 0.0)
-        if isinstance(inner, Draws):
-            if codec.response == "real" and not np.isfinite(low) and not np.isfinite(high):
-                return inner
-            return inner.on_grid(codec.response != "real", codec.levels).clipped(low, high)
-        if codec.response != "real":
-            inner = OnGrid(inner, codec.levels)
-        if np.isfinite(low) or np.isfinite(high):
-            inner = Within(inner, low, high)
-        return inner
 
     def predict(self, X: Any) -> np.ndarray:
         """Mean of the predicted distribution, in the shape of y."""
@@ -446,107 +432,14 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         save(self, path)
 
 
-def _limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
+def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
+    """Bounds as numbers, infinite where there is none."""
     low, high = bounds if bounds is not None else (None, None)
     return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
 
 
-def _device(name: str | torch.device) -> torch.device:
+def torch_device(name: str | torch.device) -> torch.device:
+    """The device of that name; "auto" is a GPU where there is one."""
     if name != "auto":
         return torch.device(name)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def fit_together(
-    estimators: Sequence[CARDRegressor],
-    Xs: Sequence[Any],
-    ys: Sequence[Any],
-    groups: Sequence[Any] | None = None,
-) -> None:
-    """Fit several regressors of equal settings, each to its own data of equal shape.
-
-    With `cv=None` (the paper's recipe) they train in one batched call, through the member axis, to
-    what each would have become alone; otherwise one after the other.
-    """
-    first = estimators[0]
-    for estimator in estimators:
-        estimator.__dict__.pop("model_", None)  # until this fit has succeeded there is none
-        estimator._check_parameters()
-    groups = groups if groups is not None else [None] * len(estimators)
-    if first.cv is not None and len(estimators) > 1:
-        for one in zip(estimators, Xs, ys, groups, strict=True):
-            fit_together([one[0]], [one[1]], [one[2]], [one[3]])
-        return
-    seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
-    checked = [e._check_fit(X, y) for e, X, y in zip(estimators, Xs, ys, strict=True)]
-    held_out: list[Any] = [None] * len(checked)
-    if first.conformal == "split":
-        parts = [hold_out(*c[:2], g, s) for c, g, s in zip(checked, groups, seeds, strict=True)]
-        held_out = [part[2:] for part in parts]
-        checked = [(part[0][0], part[0][1], c[2]) for part, c in zip(parts, checked, strict=True)]
-        groups = [part[1] for part in parts]
-    features = [_features(e, X) for e, (X, _, _) in zip(estimators, checked, strict=True)]
-    xs = [
-        f.transform(X) if f else np.asarray(X, np.float32)
-        for f, (X, _, _) in zip(features, checked, strict=True)
-    ]
-    codecs: list[Codec] = [fit_codec(y, first.response, first.standardise_y) for _, y, _ in checked]
-    zs = [
-        c.encode(y, np.random.default_rng(s)) for c, (_, y, _), s in zip(codecs, checked, seeds, strict=True)
-    ]
-    checkpoint = None
-    if first.checkpoint_path is not None:
-        skip = {"checkpoint_path", "verbose", "n_jobs", "device", "random_state"}
-        settings = {k: v for k, v in first.get_params().items() if k not in skip} | {"seeds": seeds}
-        checkpoint = Checkpoint(first.checkpoint_path, fingerprint(settings, *xs, *zs))
-    with Bars(bool(first.verbose)) as bars:
-        fitting = first._fitting(seeds[0], bars, checkpoint)
-        models: list[Model]
-        if first.cv is None:
-            models = fit_plain(xs, zs, codecs, seeds, fitting)
-        else:
-            models = [fit_cross_fitted(xs[0], zs[0], codecs[0], groups[0], fitting)]
-    for i, estimator in enumerate(estimators):
-        estimator.features_ = features[i]
-        estimator.target_names_ = _target_names(ys[i])
-        estimator.model_ = models[i]
-        estimator.seed_ = seeds[i]
-        estimator.squeeze_ = checked[i][2]
-        estimator.schedule_ = getattr(models[i].denoiser, "schedule", None) or fitting.schedule
-        estimator.conformal_ = None
-        if estimator.conformal == "split":
-            X, y = held_out[i]
-            estimator.conformal_ = estimator._calibrate(estimator._transform(X), y[:, 0])
-        elif estimator.conformal == "cv+":
-            estimator.conformal_ = estimator._calibrate(xs[i], checked[i][1][:, 0])
-        estimator.model_.fold = None
-    if checkpoint is not None:
-        checkpoint.clear()
-
-
-def _target_names(y: Any) -> list[str] | None:
-    """Names of the responses, where y came with names: a frame or a series."""
-    names = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
-    return [str(name) for name in names] if all(name not in (None, "") for name in names) else None
-
-
-HELD_OUT = 0.2  # share of the rows (or groups) that conformal="split" keeps from every fitting step
-
-
-def hold_out(X: Any, y: np.ndarray, groups: Any, seed: int) -> tuple[tuple[Any, Any], Any, Any, Any]:
-    """((X, y) to fit on, their groups, X and y held out)."""
-    rng = np.random.default_rng(seed_of(seed, 13))
-    units = np.arange(len(y)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    chosen = rng.permutation(units.max() + 1)[: max(1, round(HELD_OUT * (units.max() + 1)))]
-    out = np.isin(units, chosen)
-    stay, leave = np.flatnonzero(~out), np.flatnonzero(out)
-    if len(stay) < MIN_ROWS:
-        raise ValueError(
-            f"conformal='split' leaves {len(stay)} rows to fit on, {MIN_ROWS} are needed: give more."
-        )
-    kept = None if groups is None else np.asarray(groups)[stay]
-    return (_safe_indexing(X, stay), y[stay]), kept, _safe_indexing(X, leave), y[leave]
-
-
-def _features(estimator: CARDRegressor, X: Any) -> Features | None:
-    return Features.fit(X, estimator.categorical_features) if estimator.standardise_x else None

@@ -354,7 +354,7 @@ def _estimator(manifest: dict[str, Any], bundle: Bundle, device: str) -> Any:
     estimator.squeeze_ = manifest["squeeze"]
     scores = bundle.get("conformal")
     estimator.conformal_ = [scores[str(k)] for k in range(len(scores))] or None
-    estimator.model_ = _model(manifest["model"], bundle, estimators._device(device))
+    estimator.model_ = _model(manifest["model"], bundle, estimators.torch_device(device))
     estimator.schedule_ = getattr(estimator.model_.denoiser, "schedule", None) or estimator._schedule()
     return estimator
 

@@ -1,0 +1,145 @@
+"""Responses that are whole numbers, ordinal levels or bounded: another distribution, made to honour it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from card.codec import Codec
+from card.distribution import Curves, Distribution, Draws, Variance, check_n_draws, columns
+
+
+def honour(inner: Distribution, codec: Codec, low: float, high: float) -> Distribution:
+    """`inner`, on the grid of the response and within its bounds."""
+    if codec.response == "count":
+        low = max(low, 0.0)
+    bounded = np.isfinite(low) or np.isfinite(high)
+    if codec.response == "real" and not bounded:
+        return inner
+    if isinstance(inner, Draws):
+        draws = inner.draws if codec.response == "real" else OnGrid(inner, codec.levels)._rounded(inner.draws)
+        return Draws(np.clip(draws, low, high), inner.squeeze, inner.n_members)
+    if codec.response != "real":
+        inner = OnGrid(inner, codec.levels)
+    return Within(inner, low, high) if bounded else inner
+
+
+class Wrapped(Distribution):
+    """A distribution made from an inner one; moments by its quantiles, parts as the inner one's."""
+
+    inner: Distribution
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def _grid(self) -> np.ndarray:
+        return self._quantiles((np.arange(500) + 0.5) / 500)
+
+    def mean(self):
+        return self._grid().mean(1)
+
+    def decompose(self):
+        total = self._grid().var(1)
+        inner = self.inner.decompose()
+        share = inner.epistemic / np.maximum(inner.aleatoric + inner.epistemic, 1e-300)
+        return Variance(total * (1 - share), total * share)
+
+
+class Within(Wrapped):
+    """Another distribution, given that the response lies within bounds [low, high]."""
+
+    def __init__(self, inner: Distribution, low: float, high: float) -> None:
+        self.inner, self.low, self.high = inner, low, high
+
+    def _edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """CDF at the bounds; where next to nothing lies between them, what lies beyond is kept too."""
+        n = len(self)
+        below = self.inner.cdf(np.full(n, self.low)) if np.isfinite(self.low) else np.zeros(n)
+        above = self.inner.cdf(np.full(n, self.high)) if np.isfinite(self.high) else np.ones(n)
+        lost = above - below < 1e-6
+        return np.where(lost, 0.0, below), np.where(lost, 1.0, above)
+
+    def __getitem__(self, rows) -> Within:
+        return Within(self.inner[rows], self.low, self.high)
+
+    def _at(self, u: np.ndarray) -> np.ndarray:
+        below, above = self._edges()
+        levels = below[:, None] + (above - below)[:, None] * u
+        return np.clip(_row_quantiles(self.inner, levels), self.low, self.high)
+
+    def _quantiles(self, q):
+        return self._at(np.broadcast_to(q, (len(self), len(q))))
+
+    def sample(self, n_draws, random_state=None):
+        u = np.random.default_rng(random_state).random((len(self), check_n_draws(n_draws)))
+        return self._at(u).T.copy()
+
+    def cdf(self, y):
+        values, shape = columns(y, len(self))
+        below, above = self._edges()
+        inside = (self.inner.cdf(values) - below[:, None]) / (above - below)[:, None]
+        out = np.where(values >= self.high, 1.0, np.where(values < self.low, 0.0, np.clip(inside, 0.0, 1.0)))
+        return out.reshape(shape)
+
+    def logpdf(self, y):
+        values, shape = columns(y, len(self))
+        below, above = self._edges()
+        inside = self.inner.logpdf(values) - np.log(above - below)[:, None]
+        out = np.where((values < self.low) | (values > self.high), -np.inf, inside)
+        return out.reshape(shape)
+
+
+class OnGrid(Wrapped):
+    """Whole numbers (levels None) or ordinal levels: cell k holds the inner mass of (k - 1/2, k + 1/2)."""
+
+    def __init__(self, inner: Distribution, levels: np.ndarray | None = None) -> None:
+        self.inner, self.levels = inner, levels
+
+    def __getitem__(self, rows) -> OnGrid:
+        return OnGrid(self.inner[rows], self.levels)
+
+    def _value(self, k: np.ndarray) -> np.ndarray:
+        if self.levels is None:
+            return np.maximum(k, 0.0)
+        return self.levels[np.clip(k, 0, len(self.levels) - 1).astype(int)]
+
+    def _cell(self, y: np.ndarray) -> np.ndarray:
+        """The number of the last grid value at or below y."""
+        if self.levels is None:
+            return np.floor(y)
+        return np.searchsorted(self.levels, y, side="right") - 1.0
+
+    def _rounded(self, values: np.ndarray) -> np.ndarray:
+        return self._value(np.ceil(values - 0.5))
+
+    def _quantiles(self, q):
+        return self._rounded(self.inner._quantiles(q))
+
+    def sample(self, n_draws, random_state=None):
+        return self._rounded(self.inner.sample(n_draws, random_state))
+
+    def cdf(self, y):
+        values, shape = columns(y, len(self))
+        cell = self._cell(values)
+        top = np.inf if self.levels is None else len(self.levels) - 1
+        out = np.where(cell < 0, 0.0, np.where(cell >= top, 1.0, self.inner.cdf(cell + 0.5)))
+        return out.reshape(shape)
+
+    def logpdf(self, y):
+        """Log-probability of the grid value y; minus infinity off the grid."""
+        values, shape = columns(y, len(self))
+        cell = self._cell(values)
+        on_grid = (cell >= 0) & (self._value(cell) == values)
+        top = np.inf if self.levels is None else len(self.levels) - 1
+        upper = np.where(cell >= top, 1.0, self.inner.cdf(cell + 0.5))
+        lower = np.where(cell <= 0, 0.0, self.inner.cdf(cell - 0.5))
+        with np.errstate(divide="ignore"):
+            log = np.log(np.maximum(upper - lower, 1e-300))
+        return np.where(on_grid, log, -np.inf).reshape(shape)
+
+
+def _row_quantiles(inner: Distribution, levels: np.ndarray) -> np.ndarray:
+    """Quantiles at levels of each row's own (N, m)."""
+    levels = np.clip(levels, 1e-12, 1 - 1e-12)
+    if isinstance(inner, Curves):
+        return inner.quantiles_by_row(levels)
+    return np.stack([inner[i : i + 1]._quantiles(levels[i])[0] for i in range(len(inner))])
