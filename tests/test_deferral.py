@@ -32,6 +32,8 @@ def test_a_person_sees_the_most_doubtful_rows(judged):
 
 def test_of_equally_doubtful_rows_the_earlier_are_seen_first():
     assert triage([0.5, 0.9, 0.5, 0.5], budget=0.5).tolist() == [True, True, False, False]
+    tied = np.arange(1000) % 3
+    assert triage(tied, budget=0.1).nonzero()[0].tolist() == list(range(2, 300, 3))
 
 
 def test_the_rows_kept_reach_the_accuracy_asked_for_and_no_more_are_deferred_than_needed(judged):
@@ -54,6 +56,7 @@ def test_the_target_carries_over_to_new_rows(judged):
 def test_rows_of_equal_doubt_are_kept_or_deferred_together():
     doubts, correct = [0.1, 0.5, 0.5, 0.5], [True, True, True, False]
     assert doubt_limit(doubts, correct, 0.9) == 0.1
+    assert doubt_limit(doubts, correct, 0.8) == 0.1
     assert doubt_limit(doubts, correct, 0.75) == 0.5
 
 

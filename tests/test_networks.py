@@ -8,6 +8,7 @@ from torch.nn import functional
 from card import networks
 from card.networks import (
     Residual,
+    Skip,
     conv_encoder,
     lenet5,
     lenet_encoder,
@@ -105,9 +106,25 @@ def test_lenet_pools_by_the_average():
 
 
 def test_a_residual_block_whose_inner_part_is_silent_passes_its_input_on():
-    block, x = Residual(4, 4).eval(), torch.rand(2, 4, 5, 5)
-    nn.init.zeros_(block.inner[-1][-1].weight)
+    x = torch.rand(2, 4, 5, 5)
+    block, skip = Residual(4, 4).eval(), Skip(nn.Sequential(nn.Conv2d(4, 4, 1))).eval()
+    for silent in (*block.inner[-1][-1].parameters(), *skip.inner[-1].parameters()):
+        nn.init.zeros_(silent)
     torch.testing.assert_close(block(x), x)
+    torch.testing.assert_close(skip(x), x)
+
+
+def test_a_residual_block_that_changes_size_adds_two_paths_before_its_last_relu():
+    block, x = seeded(4, lambda: Residual(2, 3, stride=2)), torch.randn(4, 2, 6, 6)
+    first, second, skip = (m.weight for m in block.modules() if isinstance(m, nn.Conv2d))
+
+    def normalised(v):
+        return functional.batch_norm(v, None, None, training=True)
+
+    inner = functional.relu(normalised(functional.conv2d(x, first, stride=2, padding=1)))
+    inner = normalised(functional.conv2d(inner, second, padding=1))
+    expected = functional.relu(normalised(functional.conv2d(x, skip, stride=2)) + inner)
+    torch.testing.assert_close(block(x), expected)
 
 
 def test_the_linear_encoder_is_the_papers_formula():
