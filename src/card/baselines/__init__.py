@@ -10,6 +10,8 @@ from dataclasses import replace
 from card.baselines.base import NetworkRegressor, fit_together
 from card.baselines.dropout import MCDropoutRegressor
 from card.baselines.ensembles import DeepEnsembleRegressor
+from card.baselines.gcds import GCDSRegressor
+from card.baselines.mdn import MixtureDensityRegressor
 from card.bench.methods import Method, of_class
 
 
@@ -21,6 +23,14 @@ def _together(name: str, cls: type[NetworkRegressor]) -> Method:
 METHODS: dict[str, Method] = {
     "deep-ensembles": _together("deep-ensembles", DeepEnsembleRegressor),
     "mc-dropout": _together("mc-dropout", MCDropoutRegressor),
+    "gcds": _together("gcds", GCDSRegressor),
+    "mdn": _together("mdn", MixtureDensityRegressor),
 }
 
-__all__ = ["METHODS", "DeepEnsembleRegressor", "MCDropoutRegressor"]
+__all__ = [
+    "METHODS",
+    "DeepEnsembleRegressor",
+    "GCDSRegressor",
+    "MCDropoutRegressor",
+    "MixtureDensityRegressor",
+]

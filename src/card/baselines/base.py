@@ -63,6 +63,13 @@ def check_positive(**parameters: Any) -> None:
             raise ValueError(f"{name} must be above 0, got {value!r}.")
 
 
+def check_share(**parameters: float) -> None:
+    """Refuse a parameter that is not strictly between 0 and 1."""
+    for name, value in parameters.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+
+
 class Standardised(RegressorMixin, BaseEstimator, ABC):
     """A regressor of one response that works on standardised features and response."""
 

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.baselines.base import NetworkRegressor, Tables, check_positive
+from card.baselines.base import NetworkRegressor, Tables, check_positive, check_share
 from card.baselines.mixtures import GaussianMixture
 from card.nn import Linear, uniform
 from card.train import seed_of
@@ -95,10 +95,7 @@ class MCDropoutRegressor(NetworkRegressor):
             raise ValueError(
                 f"dropout must be a rate, or rates, of 0 or more and below 1, got {self.dropout!r}."
             )
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}."
-            )
+        check_share(validation_fraction=self.validation_fraction)
 
     def _rates(self) -> np.ndarray:
         return np.atleast_1d(np.asarray(self.dropout, dtype=np.float64))

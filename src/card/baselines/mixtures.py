@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri
 
-from card.distribution import Distribution, Variance, _columns, check_n_draws
+from card.distribution import Distribution, Variance, check_n_draws, columns
 
 STEPS = 100
 BLOCK = 2_000_000  # numbers worked on at a time, so that memory stays bounded
@@ -73,12 +73,12 @@ class GaussianMixture(Distribution):
         return logsumexp(kernel[:, None] - 0.5 * self._standardised(y) ** 2, axis=-1)
 
     def cdf(self, y):
-        values, shape = _columns(y, len(self))
+        values, shape = columns(y, len(self))
         blocks = self._blocks(values.shape[1])
         return np.concatenate([self[b]._cdf(values[b]) for b in blocks]).reshape(shape)
 
     def logpdf(self, y):
-        values, shape = _columns(y, len(self))
+        values, shape = columns(y, len(self))
         blocks = self._blocks(values.shape[1])
         return np.concatenate([self[b]._logpdf(values[b]) for b in blocks]).reshape(shape)
 
