@@ -13,10 +13,12 @@ from card.baselines import (
     GCDSRegressor,
     MCDropoutRegressor,
     MixtureDensityRegressor,
+    PBPRegressor,
 )
 from card.baselines.base import fit_together
 from card.baselines.gcds import bounded_exp
 from card.baselines.mixtures import GaussianMixture
+from card.baselines.pbp import Posterior, rectified
 from card.bench.methods import find_method
 
 LEARNERS = {
@@ -24,12 +26,14 @@ LEARNERS = {
     "mc-dropout": MCDropoutRegressor(dropout=(0.01, 0.3), hidden=(50,), epochs=60, lr=0.01, random_state=0),
     "mdn": MixtureDensityRegressor(2, hidden=(50,), epochs=60, lr=0.01, random_state=0),
     "gcds": GCDSRegressor(hidden=(50,), epochs=100, lr=0.005, random_state=0),
+    "pbp": PBPRegressor(hidden=(20,), epochs=2, random_state=0),
 }
 QUICK = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=40, lr=0.02, random_state=0),
     "mc-dropout": MCDropoutRegressor(0.01, n_passes=10, hidden=(50,), epochs=40, lr=0.02, random_state=0),
     "mdn": MixtureDensityRegressor(2, hidden=(50,), epochs=40, lr=0.02, random_state=0),
     "gcds": GCDSRegressor(n_draws=50, hidden=(50,), epochs=40, lr=0.01, random_state=0),
+    "pbp": PBPRegressor(hidden=(10,), epochs=1, random_state=0),
 }
 EVEN = {"mc-dropout", "pbp"}
 """Methods whose noise is the same everywhere by construction."""
@@ -97,7 +101,7 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "pbp"])
+@pytest.mark.parametrize("name", LEARNERS)
 def test_splits_fitted_together_learn_what_each_learns_alone(name):
     tables = [fan(50, seed) for seed in (1, 2)]
     together = [clone(QUICK[name]).set_params(epochs=2, random_state=i) for i in (3, 4)]
@@ -190,6 +194,29 @@ def test_the_critic_s_exponential_goes_on_as_its_tangent():
     top = np.exp(10.0)
     np.testing.assert_allclose(value.detach(), [np.exp(-3), np.exp(9), top, 3 * top], rtol=1e-5)
     np.testing.assert_allclose(slope[[0, 1, 3]], [np.exp(-3), np.exp(9), top], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.3, 1.0), (-2.0, 0.5), (5.0, 2.0), (-8.0, 1.0)])
+def test_a_rectified_gaussian_has_the_moments_of_its_integral(mean, variance):
+    a = np.linspace(0, 30, 300_001)
+    density = np.exp(-0.5 * (a - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+    first, second = trapezoid(a * density, a), trapezoid(a**2 * density, a)
+    m, v = rectified(*torch.tensor([mean, variance]).double())
+    assert float(m) == pytest.approx(first, rel=1e-6)
+    assert float(v) == pytest.approx(second - first**2, rel=1e-5, abs=2e-12)
+
+
+def test_probabilistic_back_propagation_without_hidden_layers_is_bayesian_regression():
+    """With the noise known and no layer between, each row's update of one weight is Kalman's."""
+    posterior = Posterior((1, 1), [torch.Generator().manual_seed(0)])
+    mean, variance = posterior.means[0].detach().clone(), posterior.variances[0].detach().clone()
+    noise = float(posterior.noise[0, 1] / (posterior.noise[0, 0] - 1))
+    h = torch.tensor([2.0, 1.0]).double() / np.sqrt(2)  # what the weight and the bias are multiplied by
+    posterior.see(torch.tensor([[[2.0]]]).double(), torch.tensor([3.0]).double())
+    m, v = mean[0, :, 0], variance[0, :, 0]
+    gain = v * h / (h.square() @ v + noise)
+    np.testing.assert_allclose(posterior.means[0].detach()[0, :, 0], m + gain * (3.0 - h @ m), rtol=1e-12)
+    np.testing.assert_allclose(posterior.variances[0].detach()[0, :, 0], v - gain * h * v, rtol=1e-12)
 
 
 # ------------------------------------------------------------------------------------ mixtures

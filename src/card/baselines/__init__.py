@@ -12,6 +12,7 @@ from card.baselines.dropout import MCDropoutRegressor
 from card.baselines.ensembles import DeepEnsembleRegressor
 from card.baselines.gcds import GCDSRegressor
 from card.baselines.mdn import MixtureDensityRegressor
+from card.baselines.pbp import PBPRegressor
 from card.bench.methods import Method, of_class
 
 
@@ -23,6 +24,7 @@ def _together(name: str, cls: type[NetworkRegressor]) -> Method:
 METHODS: dict[str, Method] = {
     "deep-ensembles": _together("deep-ensembles", DeepEnsembleRegressor),
     "mc-dropout": _together("mc-dropout", MCDropoutRegressor),
+    "pbp": _together("pbp", PBPRegressor),
     "gcds": _together("gcds", GCDSRegressor),
     "mdn": _together("mdn", MixtureDensityRegressor),
 }
@@ -33,4 +35,5 @@ __all__ = [
     "GCDSRegressor",
     "MCDropoutRegressor",
     "MixtureDensityRegressor",
+    "PBPRegressor",
 ]

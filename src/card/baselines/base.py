@@ -109,8 +109,6 @@ class NetworkRegressor(Standardised):
 
     hidden: Sequence[int]
     epochs: int
-    batch_size: int
-    lr: float
     random_state: Any
     seed_: int
     network_: Any
@@ -125,8 +123,8 @@ class NetworkRegressor(Standardised):
         """Networks with initial weights, one per generator."""
 
     @abstractmethod
-    def _loss(self, network: Any, x: Tensor, z: Tensor, rngs: Sequence[Generator]) -> Tensor:
-        """The loss of each member (M,) on its batch, x (M, B, D) and z (M, B, 1)."""
+    def _learn(self, network: Any, members: Tables) -> None:
+        """Train one network on each set."""
 
     @abstractmethod
     def _outputs(self, network: Any, x: Tensor) -> tuple[Tensor, ...]:
@@ -148,11 +146,8 @@ class NetworkRegressor(Standardised):
             blocks = [self._outputs(self.network_, block) for block in x.split(ROWS)]
         return self._law([torch.cat(part).numpy() for part in zip(*blocks, strict=True)])
 
-    def _training(self) -> Training:
-        return Training(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, clip=None)
-
     def _check_parameters(self) -> None:
-        check_positive(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
+        check_positive(hidden=self.hidden, epochs=self.epochs)
 
     def _train(self, tables: Tables) -> nn.Module:
         """All networks of all training sets, those of one set next to each other."""
@@ -160,6 +155,29 @@ class NetworkRegressor(Standardised):
         network = self._network(tables.x.shape[1], members.generators())
         self._learn(network, members)
         return network
+
+    def _publish(self, network: nn.Module, i: int) -> None:
+        """Keep the networks of training set i, in double precision: rows must not feel their neighbours."""
+        mine = slice(i * self.n_networks, (i + 1) * self.n_networks)
+        self.network_ = some_members(network, mine).double()
+
+
+class LossRegressor(NetworkRegressor):
+    """Networks that go down a loss by Adam."""
+
+    batch_size: int
+    lr: float
+
+    @abstractmethod
+    def _loss(self, network: Any, x: Tensor, z: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        """The loss of each member (M,) on its batch, x (M, B, D) and z (M, B, 1)."""
+
+    def _training(self) -> Training:
+        return Training(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, clip=None)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive(batch_size=self.batch_size, lr=self.lr)
 
     def _learn(self, network: nn.Module, members: Tables, held: Tables | None = None) -> None:
         """Train one network on each set; with rows held out, keep the weights with the least loss there."""
@@ -170,11 +188,6 @@ class NetworkRegressor(Standardised):
         seeds = [seed_of(seed, 1) for seed in members.seeds]
         judge = None if held is None else lambda epoch: loss(held.rows, held.generators())
         train(network, loss, members.rows, seeds, self._training(), judge)
-
-    def _publish(self, network: nn.Module, i: int) -> None:
-        """Keep the networks of training set i, in double precision: rows must not feel their neighbours."""
-        mine = slice(i * self.n_networks, (i + 1) * self.n_networks)
-        self.network_ = some_members(network, mine).double()
 
 
 def some_members(network: nn.Module, members: slice) -> nn.Module:

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.baselines.base import NetworkRegressor, Tables, check_positive, check_share
+from card.baselines.base import LossRegressor, Tables, check_positive, check_share
 from card.baselines.mixtures import GaussianMixture
 from card.nn import Linear, uniform
 from card.train import seed_of
@@ -48,7 +48,7 @@ class DropoutMLP(nn.Module):
         return x
 
 
-class MCDropoutRegressor(NetworkRegressor):
+class MCDropoutRegressor(LossRegressor):
     """Mixture of passes through a network with dropout.
 
     Parameters

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from card.baselines.base import NetworkRegressor, check_positive
+from card.baselines.base import LossRegressor, check_positive
 from card.baselines.mixtures import GaussianMixture
 from card.nn import MLP
 
 FLOOR = 1e-6  # of a predicted variance of the standardised response
 
 
-class DeepEnsembleRegressor(NetworkRegressor):
+class DeepEnsembleRegressor(LossRegressor):
     """Mixture of Gaussian networks.
 
     Parameters

@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor, nn
 
-from card.baselines.base import NetworkRegressor, check_positive
+from card.baselines.base import LossRegressor, check_positive
 from card.distribution import Draws
 from card.mean import leaky_relu
 from card.nn import MLP, normal
@@ -47,7 +47,7 @@ class Players(nn.Module):
         return self.critic(torch.cat([x, z], dim=-1))
 
 
-class GCDSRegressor(NetworkRegressor):
+class GCDSRegressor(LossRegressor):
     """Draws from a generator trained against a critic.
 
     Parameters
@@ -89,7 +89,7 @@ class GCDSRegressor(NetworkRegressor):
         check_positive(n_noise=self.n_noise, n_draws=self.n_draws)
 
     def _training(self):
-        return replace(super()._training(), betas=(0.5, 0.999), clip=1.0, ema=0.999, ema_warmup=True)
+        return replace(super()._training(), betas=(0.5, 0.999), clip=1.0)
 
     def _network(self, n_features, rngs):
         return Players(n_features, self.n_noise, self.hidden, rngs)

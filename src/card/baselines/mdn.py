@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from card.baselines.base import NetworkRegressor, check_positive, check_share
+from card.baselines.base import LossRegressor, check_positive, check_share
 from card.baselines.mixtures import GaussianMixture
 from card.nn import MLP
 
 FLOOR = 1e-3  # of a predicted scale of the standardised response
 
 
-class MixtureDensityRegressor(NetworkRegressor):
+class MixtureDensityRegressor(LossRegressor):
     """A network that predicts a mixture of Gaussians for each row.
 
     Parameters
