@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.integrate import trapezoid
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from card.baselines import (
@@ -29,10 +30,10 @@ LEARNERS = {
     "pbp": PBPRegressor(hidden=(20,), epochs=2, random_state=0),
 }
 QUICK = {
-    "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=40, lr=0.02, random_state=0),
-    "mc-dropout": MCDropoutRegressor(0.01, n_passes=10, hidden=(50,), epochs=40, lr=0.02, random_state=0),
-    "mdn": MixtureDensityRegressor(2, hidden=(50,), epochs=40, lr=0.02, random_state=0),
-    "gcds": GCDSRegressor(n_draws=50, hidden=(50,), epochs=40, lr=0.01, random_state=0),
+    "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=12, lr=0.03, random_state=0),
+    "mc-dropout": MCDropoutRegressor(0.01, n_passes=10, hidden=(50,), epochs=12, lr=0.03, random_state=0),
+    "mdn": MixtureDensityRegressor(2, hidden=(50,), epochs=12, lr=0.03, random_state=0),
+    "gcds": GCDSRegressor(n_draws=50, hidden=(50,), epochs=20, lr=0.02, random_state=0),
     "pbp": PBPRegressor(hidden=(10,), epochs=1, random_state=0),
 }
 EVEN = {"mc-dropout", "pbp"}
@@ -118,6 +119,15 @@ def test_splits_of_different_sizes_are_fitted_too():
     fit_together(models, *zip(*tables, strict=True))
     alone = clone(models[1]).fit(*tables[1])
     np.testing.assert_array_equal(models[1].predict(tables[0][0]), alone.predict(tables[0][0]))
+
+
+def test_a_fit_that_breaks_leaves_nothing_behind(monkeypatch):
+    model = clone(QUICK["deep-ensembles"])
+    monkeypatch.setattr(model, "_learn", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(*fan(20))
+    with pytest.raises(NotFittedError):
+        model.predict([[1.0]])
 
 
 @pytest.mark.parametrize("name", METHODS)

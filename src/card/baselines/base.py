@@ -73,6 +73,9 @@ def check_share(**parameters: float) -> None:
 class Standardised(RegressorMixin, BaseEstimator, ABC):
     """A regressor of one response that works on standardised features and response."""
 
+    features_: Codec
+    response_: Codec
+
     def predict(self, X: Any) -> np.ndarray:
         """Mean of the predicted distribution, (N,)."""
         return self.predict_distribution(X).mean()
@@ -86,15 +89,9 @@ class Standardised(RegressorMixin, BaseEstimator, ABC):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         return X, np.asarray(y, dtype=np.float64)
 
-    def _encode(self, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Learn the coordinates; x (N, D) and z (N, 1) in them."""
-        self.features_: Codec = fit_codec(X)
-        self.response_: Codec = fit_codec(y[:, None])
-        return self.features_.encode(X), self.response_.encode(y[:, None])
-
     def _encoded(self, X: Any) -> np.ndarray:
         """Features to predict from, in the learned coordinates."""
-        check_is_fitted(self)
+        check_is_fitted(self, "features_")
         return self.features_.encode(validate_data(self, X, reset=False, dtype=np.float64))
 
     def _decode(self, mean: np.ndarray) -> np.ndarray:
@@ -216,11 +213,13 @@ def fit_together(estimators: Sequence[NetworkRegressor], Xs: Sequence[Any], ys: 
 
 
 def _fit_alike(estimators: Sequence[NetworkRegressor], data: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-    encoded = [e._encode(X, y) for e, (X, y) in zip(estimators, data, strict=True)]
-    x, z = (torch.as_tensor(np.concatenate(part)) for part in zip(*encoded, strict=True))
+    codecs = [(fit_codec(X), fit_codec(y[:, None])) for X, y in data]
+    x = np.concatenate([of_x.encode(X) for (of_x, _), (X, _) in zip(codecs, data, strict=True)])
+    z = np.concatenate([of_y.encode(y[:, None]) for (_, of_y), (_, y) in zip(codecs, data, strict=True)])
     rows = torch.arange(len(x)).view(len(estimators), -1)
     seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
-    network = estimators[0]._train(Tables(x, z, rows, seeds))
+    network = estimators[0]._train(Tables(torch.as_tensor(x), torch.as_tensor(z), rows, seeds))
     for i, estimator in enumerate(estimators):
+        estimator.features_, estimator.response_ = codecs[i]
         estimator.seed_ = seeds[i]
         estimator._publish(network, i)
