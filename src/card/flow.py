@@ -15,7 +15,7 @@ with the slope of the outer node, and fall off slower than a Gaussian's the fart
 model is surprised now and then, and should not call it impossible.
 
 Where neighbouring latents land far apart (between modes) the coarse curve is refined: such rows are
-solved once more from a finer set of latents. This is decided row by row.
+solved once more from a finer set of latents and in smaller steps. This is decided row by row.
 """
 
 from __future__ import annotations

@@ -9,10 +9,12 @@ from card.datasets import make_toy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear", "sinusoidal", "inverse_sinusoidal", "eight_gaussians", "full_circle"])
+@pytest.mark.parametrize(
+    "name", ["linear", "sinusoidal", "inverse_sinusoidal", "eight_gaussians", "full_circle"]
+)
 def test_the_cdf_is_that_of_the_law(name):
     torch.set_num_threads(1)
-    toy = make_toy(name, 6000, random_state=2)
+    toy = make_toy(name, random_state=2)
     X_train, X_test, y_train, y_test = toy.split()
     predicted = CARDRegressor(random_state=0).fit(X_train, y_train).predict_distribution(X_test)
     error = np.abs(predicted.cdf(y_test) - toy.law.cdf(X_test[:, 0], y_test))
