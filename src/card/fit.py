@@ -270,10 +270,13 @@ def _table_models(
     again = _dropout_means(means) if fitting["noisy_mean"] else None
     denoiser = make(generators([seed_of(s, 5) for s in seeds])).to(fitting.device)
 
+    r = z - f if centred else z
+
     def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
-        mean = f[batch] if again is None else again(x[batch], rngs)
-        r = z[batch] - mean if centred else z[batch]
-        return denoiser.loss(r, x[batch], mean, rngs)
+        if again is None:
+            return denoiser.loss(r[batch], x[batch], f[batch], rngs)
+        mean = again(x[batch], rngs)
+        return denoiser.loss(z[batch] - mean if centred else z[batch], x[batch], mean, rngs)
 
     stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")
     train(denoiser, loss, rows.to(x.device), [seed_of(s, 6) for s in seeds], how, None, stage, progress)

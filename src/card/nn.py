@@ -24,12 +24,16 @@ def generators(seeds: Sequence[int], device: torch.device | str = "cpu") -> list
 
 def uniform(rngs: Sequence[Generator], *shape: int) -> Tensor:
     """(M, *shape) numbers of U(0, 1), member m's from generator m."""
-    return torch.stack([torch.rand(shape, generator=rng, device=rng.device) for rng in rngs])
+    return _stacked([torch.rand(shape, generator=rng, device=rng.device) for rng in rngs])
 
 
 def normal(rngs: Sequence[Generator], *shape: int) -> Tensor:
     """(M, *shape) numbers of N(0, 1), member m's from generator m."""
-    return torch.stack([torch.randn(shape, generator=rng, device=rng.device) for rng in rngs])
+    return _stacked([torch.randn(shape, generator=rng, device=rng.device) for rng in rngs])
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    return torch.stack(parts) if len(parts) > 1 else parts[0][None]
 
 
 def softplus(x: Tensor) -> Tensor:
