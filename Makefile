@@ -24,7 +24,7 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --numprocesses 2
 
 demo: $(STAMP)
-	$(BIN)/card demo
+	$(BIN)/card demo --force
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,13 +45,13 @@ class ZeroMean(Mean):
 class RegressorMean(Mean):
     """A fitted scikit-learn regressor of the response in the model's coordinates, or in the user's."""
 
-    regressor: object
+    regressor: Any
     n_targets: int
     location: np.ndarray | None = None  # where the regressor speaks the user's units
     scale: np.ndarray | None = None
 
     def predict(self, x):
-        f = np.asarray(self.regressor.predict(x)).reshape(1, len(x), self.n_targets)  # type: ignore[attr-defined]
+        f = np.asarray(self.regressor.predict(x)).reshape(1, len(x), self.n_targets)
         if self.location is not None:
             f = (f - self.location) / self.scale
         return f.astype(np.float32)

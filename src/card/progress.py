@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from card.train import Progress
@@ -64,11 +64,11 @@ class Bars:
         rich = self.rich
         if rich is None:
             return None
-        bars: dict[str, object] = {}
+        bars: dict[str, TaskID] = {}
 
         def update(name: str, share: float) -> None:
             if name not in bars:
                 bars[name] = rich.add_task(f"mean: {name}"[:24], total=100, detail="")
-            rich.update(bars[name], completed=round(100 * share))  # type: ignore[arg-type]
+            rich.update(bars[name], completed=round(100 * share))
 
         return update

@@ -1,7 +1,7 @@
 """What the commands share: their errors, the model, and the columns it needs."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +100,7 @@ class Columns:
         names = getattr(self.model, "feature_names_in_", None)
         return None if names is None else [str(n) for n in names]
 
-    def features(self, frame: pd.DataFrame, path: Path, but: list[str] = []) -> Any:  # noqa: B006
+    def features(self, frame: pd.DataFrame, path: Path, but: Sequence[str] = ()) -> Any:
         """The columns of fit in the order of fit; a model of nameless columns takes all, in order."""
         if self.names is None:
             rest = frame.drop(columns=[c for c in but if c in frame])
