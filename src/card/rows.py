@@ -86,22 +86,23 @@ class RowAdam:
         assert self.leaf.grad is not None
         grad = self.leaf.grad.flatten(0, 1)
         self.grad.index_add_(0, self.touched, grad)
-        self.batch_grad = self.grad[self.touched]
-        self.grad[self.touched] = 0.0
+        self.batch_grad = self.grad.index_select(0, self.touched)
+        self.grad.index_fill_(0, self.touched, 0.0)
         return (grad * self.batch_grad).view(len(self.first_row), -1).sum(1)
 
     def step(self, scale: Tensor) -> None:
         """One step of Adam on the touched rows, gradients of member m times scale[m] (M,)."""
         self.now += 1
-        grad = self.batch_grad.mul_(scale.repeat_interleave(len(self.touched) // len(scale))[:, None])
+        grad = self.batch_grad
+        grad.view(len(scale), -1).mul_(scale[:, None])
         weight, m, v, peak, ema = self.fresh.unbind(1)
         m.lerp_(grad, 1.0 - self.beta1)
         v.mul_(self.beta2).addcmul_(grad, grad, value=1.0 - self.beta2)
         torch.maximum(peak, v, out=peak)
         weight.sub_(self._direction(m, v, peak), alpha=float(self.rates[self.now]))
         ema.lerp_(weight, 1.0 - self.decay)
-        self.state[self.touched] = self.fresh
-        self.last[self.touched] = self.now
+        self.state.index_copy_(0, self.touched, self.fresh)
+        self.last.index_fill_(0, self.touched, self.now)
 
     def finish(self) -> None:
         """Bring every row up to date."""
@@ -124,9 +125,10 @@ class RowAdam:
         """The rows' state (B, 5, O) after the steps they sat idle."""
         if self.buffer.shape[0] != len(rows):
             self.buffer = self.state.new_empty(len(rows), *self.state.shape[1:])
-        fresh, last = torch.index_select(self.state, 0, rows, out=self.buffer), self.last[rows]
-        beta1_n, beta2_n, decay_n, ratio_n, rho_n = self.powers[self.now - last].unbind(1)
-        (q, u), (q_now, u_now) = self.tails[last].unbind(1), self.tails[self.now].tolist()
+        fresh = torch.index_select(self.state, 0, rows, out=self.buffer)
+        last = self.last.index_select(0, rows)
+        beta1_n, beta2_n, decay_n, ratio_n, rho_n = self.powers.index_select(0, self.now - last).unbind(1)
+        (q, u), (q_now, u_now) = self.tails.index_select(0, last).unbind(1), self.tails[self.now].tolist()
         moved = q - ratio_n * q_now
         lag = q * (1 - decay_n) - (1 - self.decay) * decay_n * (u - rho_n * u_now)
         by_row = torch.stack([moved, lag, beta1_n, beta2_n, decay_n], 1).to(fresh.dtype)[:, :, None]
