@@ -12,7 +12,7 @@ repeats errs by E_R = E_infinity + V / R. Repeats disagree by 2 V on average, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GroupKFold, KFold
 
+from card.class_learners import FittedClassifier, Softmax
 from card.learners import (
     Estimator,
     Fitted,
@@ -99,7 +100,7 @@ class CrossFit:
         learners = []
         for i, part in enumerate(settings["learners"]):
             own = {n.split(".", 1)[1]: v for n, v in arrays.items() if n.startswith(f"{i}.")}
-            models = list(estimators) if part["kind"] == "estimator" else []
+            models = list(estimators) if part["kind"] in {"estimator", "classifier"} else []
             learners.append(restore(Stored(part["name"], part["kind"], own, models, part["settings"])))
         weights = arrays["weights"]
         return cls(
@@ -125,6 +126,7 @@ def crossfit(
     seed: int = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
+    pool: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> CrossFit:
     """Fit a cross-fitted blend.
 
@@ -142,6 +144,8 @@ def crossfit(
         Rows of one group stay in one fold.
     progress
         Called with a learner's name and the share of it that is done.
+    pool
+        (predictions out of fold (L, N, K), z) -> weights (L, K); `blend` if not given.
     """
     x, z = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(z, np.float32)
     n_repeats = (2 if len(x) <= 100_000 else 1) if repeats == "auto" else int(repeats)
@@ -156,7 +160,7 @@ def crossfit(
         predicted.append(_out_of_fold(fitted[-1], x, z, splits, n_repeats))
     predictions = np.stack(predicted)  # (L, R, N, K), NaN where a row was never out of fold
     covered = ~np.isnan(predictions[0, :, :, 0]).any(axis=0)
-    weights = blend(predictions[:, :, covered].mean(axis=1), z[covered])
+    weights = (pool or blend)(predictions[:, :, covered].mean(axis=1), z[covered])
     kept = np.flatnonzero(weights.max(axis=1) > 0)
     blended = np.einsum("lk,lrnk->rnk", weights[kept], predictions[kept][:, :, covered])
     return CrossFit(
@@ -296,4 +300,8 @@ def restore(stored: Stored) -> Fitted:
             return FittedForest.restore(stored)
         case "estimator":
             return FittedEstimator(stored.estimators, **stored.settings, name=stored.name)
+        case "classifier":
+            return FittedClassifier(stored.estimators, **stored.settings, name=stored.name)
+        case "softmax":
+            return Softmax(restore(replace(stored, **stored.settings)))
     raise ValueError(f"a learner of this version was wanted, {stored.kind!r} came; update card")

@@ -14,41 +14,29 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_consistent_length
 
 from card import recipes
-from card.checkpoint import Checkpoint
-from card.columns import frame_of_records, is_records
 from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.distribution import Curves, Distribution, Draws, Gaussian, check_n_draws
-from card.features import is_table
-from card.fit import Fitting
 from card.flow import FLOW_RANGE
+from card.manners import Estimator, torch_device
 from card.model import Model
 from card.noise import SCHEDULES, Schedule, even_log_snr
-from card.progress import Bars
 from card.responses import honour
 from card.sample import make_sampler
 from card.together import MIN_ROWS, Job, fit_together
 from card.vector import FlowDraws
 
-__all__ = ["CARDRegressor", "fit_together"]
+__all__ = ["CARDRegressor", "fit_together", "torch_device"]
 
 SAMPLERS = {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}
 
 
-class CARDRegressor(RegressorMixin, BaseEstimator):
+class CARDRegressor(RegressorMixin, Estimator):
     """The whole conditional distribution p(y|x), by diffusion around a mean model.
 
     With nothing said this is the default recipe: a cross-fitted blend of networks and trees as mean,
@@ -128,6 +116,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
     (2, 2)
     """
 
+    _recipes = recipes.REGRESSION
+    _min_rows = MIN_ROWS
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "mean": [StrOptions({"auto", "mlp", "zero"}), HasMethods(["fit", "predict"])],
         "cv": ["cv_object"],
@@ -247,16 +237,12 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         linear betas 1e-4..0.02, Adam (AMSGrad) 1e-3, batch 32, 5000 epochs, EMA 0.9999, MLP 100-50 as
         mean, 1000 ancestral draws. What differs between data sets is given as overrides.
         """
-        return cls(**recipes.parameters(recipe, overrides))
+        return super().from_recipe(recipe, **overrides)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.target_tags.multi_output = True
         return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
 
     # --------------------------------------------------------------------- fit
 
@@ -286,8 +272,7 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"bounds must be (low, high) with low < high, got {self.bounds!r}.")
         if self.conformal == "cv+" and (self.cv is None or self.sampler != "flow"):
             raise ValueError("conformal='cv+' needs folds (cv) and sampler='flow'; otherwise use 'split'.")
-        if not isinstance(self.device, str | torch.device):
-            raise ValueError(f"device must be 'auto' or the name of a torch device, got {self.device!r}.")
+        self._check_device(self.device)
 
     def _check_fit(self, X: Any, y: Any) -> tuple[Any, np.ndarray, bool]:
         """The table, the responses (N, K) in float64, and whether they came as one column."""
@@ -307,49 +292,12 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"y goes from {y.min()} to {y.max()}, beyond bounds {self.bounds}: widen them.")
         return X, y.reshape(len(y), -1), y.ndim == 1
 
-    def _check_table(self, X: Any, reset: bool) -> Any:
-        if is_records(X):
-            X = frame_of_records(X, None if reset else getattr(self, "feature_names_in_", None))
-        if is_table(X):
-            _check_feature_names(self, X, reset=reset)
-            if reset:
-                n_rows = len(X)
-                if n_rows < MIN_ROWS:
-                    raise ValueError(f"Found {n_rows} sample(s) while a minimum of {MIN_ROWS} is required.")
-                if hasattr(X, "shape"):
-                    _check_n_features(self, X, reset=True)
-            return X
-        smallest = MIN_ROWS if reset else 1
-        return validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=smallest
-        )
-
-    def _fitting(self, seed: int, bars: Bars, checkpoint: Checkpoint | None) -> Fitting:
-        """What the fitting functions need to know, without the rest of the estimator."""
-        return Fitting(
-            parameters=self.get_params(deep=False),
-            schedule=self._schedule(),
-            seed=seed,
-            device=torch_device(self.device),
-            bars=bars,
-            checkpoint=checkpoint,
-        )
-
     def _schedule(self) -> Schedule:
         if self.denoiser == "unit":
             return even_log_snr(self.n_evaluations, *FLOW_RANGE)
-        if self.schedule == "cosine":
-            return SCHEDULES["cosine"](self.n_steps)
-        return SCHEDULES["linear"](self.n_steps, self.beta_1, self.beta_T)
+        return self._table_schedule()
 
     # ----------------------------------------------------------------- predict
-
-    def _encode(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return self._transform(self._check_table(X, reset=False))
-
-    def _transform(self, X: Any) -> np.ndarray:
-        return np.asarray(X, dtype=np.float32) if self.features_ is None else self.features_.transform(X)
 
     def predict_distribution(self, X: Any) -> Distribution:
         """The predicted distribution of each row: see `card.distribution.Distribution`."""
@@ -425,21 +373,8 @@ class CARDRegressor(RegressorMixin, BaseEstimator):
         scale = self.model_.mean_scale * codec.scale
         return Gaussian(location[:, 0], scale[0]) if self.squeeze_ else Gaussian(location, scale)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file; `card.load` reads it back."""
-        from card.persist import save
-
-        save(self, path)
-
 
 def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
     """Bounds as numbers, infinite where there is none."""
     low, high = bounds if bounds is not None else (None, None)
     return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
-
-
-def torch_device(name: str | torch.device) -> torch.device:
-    """The device of that name; "auto" is a GPU where there is one."""
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -194,13 +194,21 @@ class Network:
         )
 
         def loss(batch: torch.Tensor, _: object) -> torch.Tensor:
-            return (net(inputs[batch]) - z[batch]).square().mean(dim=(1, 2))
+            return self.error(net(inputs[batch]), z[batch])
 
         def progress(done: int, steps: int, _: float) -> None:
             task.report(self.name, done / steps)
 
         train(net, loss, rows, list(task.seeds), how, progress=progress)
-        return FittedNetwork(net.requires_grad_(False), view, *_limits(task.z), self.name)
+        return FittedNetwork(net.requires_grad_(False), view, *self.limits(task.z), self.name)
+
+    def error(self, predicted: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        """What each member (M,) is to make small, for predictions and responses (M, B, K)."""
+        return (predicted - z).square().mean(dim=(1, 2))
+
+    def limits(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Between which predictions are held."""
+        return _limits(z)
 
 
 def _perceptron(sizes: Sequence[int], seeds: Sequence[int]) -> MLP:

@@ -30,12 +30,14 @@ REGRESSION: dict[str, dict[str, Any]] = {
 }
 
 
-def parameters(recipe: str, overrides: dict[str, Any]) -> dict[str, Any]:
+def parameters(
+    recipe: str, overrides: dict[str, Any], known: dict[str, dict[str, Any]] = REGRESSION
+) -> dict[str, Any]:
     """The parameters of a recipe, some of them overridden.
 
     >>> parameters("paper", {"epochs": 10})["epochs"]
     10
     """
-    if recipe not in REGRESSION:
-        raise ValueError(f"recipe must be one of {', '.join(sorted(REGRESSION))}, got {recipe!r}.")
-    return REGRESSION[recipe] | overrides
+    if recipe not in known:
+        raise ValueError(f"recipe must be one of {', '.join(sorted(known))}, got {recipe!r}.")
+    return known[recipe] | overrides
