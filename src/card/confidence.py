@@ -119,7 +119,7 @@ def weigh(draws: ArrayLike, tau: float = 1.0, piw: Width = "brier", coverage: fl
     (array([0]), array([[2, 1]], dtype=int32), array([0]))
     """
     draws = _checked(draws)
-    return _joined([_weigh(draws[:, rows], tau, piw, coverage) for rows in _blocks(draws)])
+    return joined([_weigh(draws[:, rows], tau, piw, coverage) for rows in _blocks(draws)])
 
 
 def gather(
@@ -132,7 +132,7 @@ def gather(
     widths = sorted({part.proba.shape[1] for part in parts})
     if len(widths) > 1:
         raise ValueError(f"every chunk must have the same number of classes; got {widths}")
-    return _joined(parts)
+    return joined(parts)
 
 
 def assess(
@@ -245,7 +245,8 @@ def _blocks(draws: Floats) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, n_rows, size))
 
 
-def _joined(parts: list[Evidence]) -> Evidence:
+def joined(parts: list[Evidence]) -> Evidence:
+    """The evidence of several chunks of rows as one."""
     return Evidence(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Evidence)))
 
 

@@ -46,9 +46,9 @@ def check_coverage(coverage: float) -> float:
     return float(coverage)
 
 
-def check_n_draws(n_draws: int) -> int:
-    if not isinstance(n_draws, (int, np.integer)) or isinstance(n_draws, bool) or n_draws < 1:
-        raise ValueError(f"n_draws must be a whole number of 1 or more, got {n_draws!r}.")
+def check_n_draws(n_draws: int, at_least: int = 1) -> int:
+    if not isinstance(n_draws, (int, np.integer)) or isinstance(n_draws, bool) or n_draws < at_least:
+        raise ValueError(f"n_draws must be a whole number of {at_least} or more, got {n_draws!r}.")
     return int(n_draws)
 
 

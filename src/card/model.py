@@ -26,7 +26,7 @@ from card.denoise import Denoiser, UnitDenoiser
 from card.flow import FLOW_RANGE, Curve, is_coarse, latents, log_density, ode, solve
 from card.nn import generators, member
 from card.noise import Schedule, even_log_snr
-from card.sample import Sampler
+from card.sample import Normal, Sampler
 from card.train import seed_of
 
 TILE = 1024  # draws worked on at once: they stay in a core's cache
@@ -75,7 +75,7 @@ class Model:
 
     def centres(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f (N, K), and the members' centres (M, N, K)."""
-        by_fold = self.mean.predict(_padded(x))[:, : len(x)]
+        by_fold = self.mean.predict(padded(x))[:, : len(x)]
         f = by_fold.mean(0)
         if not self.centred:
             return f, np.zeros((self.n_members, *f.shape), dtype=np.float32)
@@ -86,7 +86,7 @@ class Model:
     def context(self, x: np.ndarray, f: np.ndarray) -> Tensor:
         """What the rows contribute to the denoisers: (M, N, H)."""
         rows, means = (
-            torch.from_numpy(_padded(a)).to(self.device).expand(self.n_members, -1, -1) for a in (x, f)
+            torch.from_numpy(padded(a)).to(self.device).expand(self.n_members, -1, -1) for a in (x, f)
         )
         return self.denoiser.context(rows, means)[:, : len(x)]
 
@@ -113,23 +113,16 @@ class Model:
         gets does not depend on the rows after it, nor on how much is worked on at once.
         """
         f, centres = self.centres(x)
-        context = self.context(x, f)
         per_member = -(-n_draws // self.n_members)
-        n_items = len(x) * per_member
-        residuals = np.empty((self.n_members, n_items, self.n_targets), dtype=np.float32)
-        for first in range(0, n_items, TILE):
-            rows = torch.arange(first, min(first + TILE, n_items), device=self.device) // per_member
-            normal = self._tile_noise(seed_of(seed, first), len(rows))
-            denoise = self.denoiser.at(context[:, rows].contiguous(), sampler.schedule)
-            residuals[:, first : first + len(rows)] = sampler(denoise, normal(), normal).cpu().numpy()
-        by_draw = residuals.reshape(self.n_members, len(x), per_member, -1).transpose(2, 0, 1, 3)
-        draws = self.respond(centres, by_draw)
-        return draws.reshape(-1, *draws.shape[2:])[:n_draws]
 
-    def _tile_noise(self, seed: int, n: int) -> Callable[[], Tensor]:
-        rng = Generator(self.device).manual_seed(seed)
-        shape = (self.n_members, TILE, self.n_targets)
-        return lambda: torch.randn(shape, generator=rng, device=self.device)[:, :n]
+        def noise(first: int, n: int) -> Normal:
+            rng = Generator(self.device).manual_seed(seed_of(seed, first))
+            shape = (self.n_members, TILE, self.n_targets)
+            return lambda: torch.randn(shape, generator=rng, device=self.device)[:, :n]
+
+        residuals = walk(self.denoiser, self.context(x, f), per_member, sampler, noise)
+        draws = self.respond(centres, residuals.transpose(2, 0, 1, 3))
+        return draws.reshape(-1, *draws.shape[2:])[:n_draws]
 
     # ------------------------------------------------------------------- flow
 
@@ -203,7 +196,31 @@ class Model:
         return Curve(centre[..., None] + scale * curve.y, curve.z, curve.dz / scale)
 
 
-def _padded(a: np.ndarray) -> np.ndarray:
+def walk(
+    denoiser: Denoiser,
+    context: Tensor,
+    per_member: int,
+    sampler: Sampler,
+    noise: Callable[[int, int], Normal],
+    tile: int = TILE,
+) -> np.ndarray:
+    """(M, N, per_member, K) residuals at the end of the chain, for rows of this context (M, N, H).
+
+    Items are numbered row by row and worked on a tile at a time; `noise(first, n)` is what the n items from
+    `first` on are drawn with.
+    """
+    n_members, n_rows, _ = context.shape
+    parts = []
+    for first in range(0, n_rows * per_member, tile):
+        last = min(first + tile, n_rows * per_member)
+        rows = torch.arange(first, last, device=context.device) // per_member
+        normal = noise(first, last - first)
+        denoise = denoiser.at(context[:, rows].contiguous(), sampler.schedule)
+        parts.append(sampler(denoise, normal(), normal).cpu().numpy())
+    return np.concatenate(parts, axis=1).reshape(n_members, n_rows, per_member, -1)
+
+
+def padded(a: np.ndarray) -> np.ndarray:
     """At least FEWEST rows, the first ones repeated."""
     return a if len(a) >= FEWEST or not len(a) else a[np.arange(FEWEST) % len(a)]
 

@@ -29,6 +29,30 @@ REGRESSION: dict[str, dict[str, Any]] = {
     },
 }
 
+CLASSIFICATION: dict[str, dict[str, Any]] = {
+    "modern": {},
+    "paper": {
+        "mean": "mlp",
+        "cv": None,
+        "encoder": "linear",
+        "denoiser": "table",
+        "sampler": "ancestral",
+        "n_steps": 1000,
+        "beta_1": 1e-4,
+        "beta_T": 0.02,
+        "width": 128,
+        "epochs": 1000,
+        "batch_size": 256,
+        "lr": 1e-3,
+        "warmup": 0.04,
+        "ema": 0.9999,
+        "dropout": 0.0,
+        "weight_decay": 0.0,
+        "n_draws": 100,
+        "proba": "temperature",
+    },
+}
+
 
 def parameters(
     recipe: str, overrides: dict[str, Any], known: dict[str, dict[str, Any]] = REGRESSION

@@ -116,7 +116,7 @@ def _models(jobs: Sequence[Job], fitting: Fitting) -> list[Model]:
 def _publish(estimator: Any, job: Job, model: Model, fitting: Fitting, y: Any) -> None:
     """Learned attributes appear, all at once, after success."""
     estimator.features_ = job.features
-    estimator.target_names_ = _target_names(y)
+    estimator.target_names_ = target_names(y)
     estimator.seed_ = job.seed
     estimator.squeeze_ = job.squeeze
     estimator.schedule_ = getattr(model.denoiser, "schedule", None) or fitting.schedule
@@ -125,7 +125,7 @@ def _publish(estimator: Any, job: Job, model: Model, fitting: Fitting, y: Any) -
     estimator.model_ = model
 
 
-def _target_names(y: Any) -> list[str] | None:
+def target_names(y: Any) -> list[str] | None:
     """Names of the responses, where y came with names: a frame or a series."""
     names = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
     return [str(name) for name in names] if all(name not in (None, "") for name in names) else None

@@ -181,7 +181,8 @@ class Loop:
             norms = torch.stack(torch._foreach_norm(grads))
             square = norms.square().sum() + sum(rows, torch.zeros(1, device=norms.device))
         else:
-            square = torch.stack([g.flatten(1).square().sum(1) for g in grads] + rows).sum(0)
+            norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in grads])
+            square = torch.stack([norms.square().sum(0), *rows]).sum(0)
         scale = (self.how.clip / (square.sqrt() + 1e-6)).clamp(max=1.0)
         if self.n_members == 1:
             torch._foreach_mul_(grads, scale[0])
