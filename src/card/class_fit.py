@@ -1,0 +1,277 @@
+"""From rows and classes to a fitted classifier: the base classifier, the denoiser, and what it is worth.
+
+The "unit" denoiser has several members; each learns from the rows `Seen.learn` names and is judged on those
+of `Seen.judge`, where its training stops. The paper's has one and trains for as long as it is told. Then
+the rows to judge on, which neither f nor the member learned from, tell the temperature of the draws, the
+mixture that gives the probabilities, and how doubt and error go together (`Experience`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from card import networks
+from card.base import fit_base
+from card.class_denoise import ProductDenoiser, PrototypeDenoiser
+from card.class_model import ClassModel, class_sampler
+from card.class_networks import even_batches
+from card.confidence import Evidence, tune_temperature, weigh
+from card.deferral import Doubt, doubt
+from card.fit import Fitting, Size, rectangle
+from card.mixture import Mixture, fit_mixture
+from card.networks import Shape
+from card.nn import generators
+from card.reader import Reader, Seen
+from card.stacked import Stacked, refresh_norms
+from card.train import Training, seed_of, train
+
+MOST_JUDGED = 1000  # rows on which temperature, mixture and experience are found
+MOST_HELD_OUT = 5000  # rows of a member on which its training is stopped
+DOUBTS: tuple[Doubt, ...] = ("piw", "p_value", "margin")
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Rows with known answers that the model did not learn from: doubt of each kind, and who was right."""
+
+    doubts: dict[str, np.ndarray]  # name -> (n,)
+    correct: np.ndarray  # (n,)
+    f_correct: np.ndarray  # (n,)
+    f_confidence: np.ndarray  # (n,) largest probability of f
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the rows to judge on tell."""
+
+    tau: float
+    mixture: Mixture
+    experience: Experience | None  # None where the model has learned from all rows
+
+
+def fit_classes(
+    x: np.ndarray, y: np.ndarray, n_classes: int, groups: Any, given: np.ndarray | None, fitting: Fitting
+) -> tuple[ClassModel, Judged]:
+    """Both recipes: f, r = y_0 - f, the denoiser, and what it is worth."""
+    reader, seen = fit_base(x, y, n_classes, groups, given, fitting)
+    prototypes = np.eye(n_classes, dtype=np.float32)[seen.y]
+    r = prototypes - seen.f if fitting["prior"] == "mean" else prototypes
+    fit = _fit_paper if fitting["denoiser"] == "table" else _fit_prototypes
+    denoiser = fit(reader, seen, r, x.shape[1:], fitting)
+    denoiser.eval()
+    n_members = len(denoiser.last.weight)
+    model = ClassModel(reader, denoiser, n_members, fitting["prior"] == "mean", fitting.device)
+    return model, judge(model, seen, fitting)
+
+
+# ------------------------------------------------------------------------------------ denoisers
+
+
+def build_encoder(choice: Any, shape: Shape, width: int, seeds: Sequence[int]) -> Stacked:
+    """Encoders of rows of this shape, one for each seed."""
+    makers: dict[str, Callable[[], Any]] = {
+        "linear": lambda: networks.linear_encoder(shape, width),
+        "lenet": lambda: networks.lenet_encoder(shape, width),
+        "conv": lambda: networks.conv_encoder(shape, width),
+    }
+    if isinstance(choice, str):
+        make = makers["linear" if choice == "auto" else choice]
+        return Stacked([networks.seeded(seed, make) for seed in seeds])
+    return Stacked([choice] * len(seeds))
+
+
+def encoder_width(encoder: Stacked, shape: Shape, device: torch.device) -> int:
+    """Of what an encoder gives for a row; an error where it does not read rows of this shape."""
+    encoder.eval()
+    try:
+        with torch.no_grad():
+            out = encoder.member(0).to(device)(torch.zeros(2, *shape, device=device))
+    except RuntimeError as error:
+        raise ValueError(f"encoder does not read rows of shape {shape}: {error}") from error
+    if out.dim() != 2 or len(out) != 2:
+        raise ValueError(f"encoder must give (rows, width); for 2 rows it gives {tuple(out.shape)}.")
+    return out.shape[1]
+
+
+def _looker(reader: Reader, seen: Seen, fitting: Fitting) -> Callable[[Tensor], Tensor]:
+    """Rows (M, B) -> what the denoiser sees of them (M, B, ...)."""
+    x = torch.from_numpy(seen.x)
+    if reader.view != "pixels":
+        x = x.to(fitting.device)
+        return lambda rows: x[rows]
+
+    def look(rows: Tensor) -> Tensor:
+        images = x[rows.cpu()]
+        images = images.float() / 255 if images.dtype == torch.uint8 else images.float()
+        return reader.pixels(images).to(fitting.device)
+
+    return look
+
+
+def _fit_prototypes(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting):
+    n_members, n = len(seen.learn), max(map(len, seen.learn))
+    seeds = [seed_of(fitting.seed, 11, m) for m in range(n_members)]
+    size = Size.of(n)
+    width = fitting["width"] or size.width
+    encoder, n_features = None, seen.x.shape[1]
+    if reader.view == "pixels":
+        encoder = build_encoder(fitting["encoder"], shape, width, seeds).to(fitting.device)
+        n_features = encoder_width(encoder, shape, fitting.device)
+    denoiser = PrototypeDenoiser(
+        n_features,
+        r.shape[1],
+        generators(seeds),
+        width,
+        fitting["dropout"],
+        mean_input=fitting["mean_input"],
+        centred=fitting["prior"] == "mean",
+        encoder=encoder,
+    ).to(fitting.device)
+    look = _looker(reader, seen, fitting)
+    residual, f = (torch.from_numpy(a).to(fitting.device) for a in (r, seen.f))
+    learn = rectangle(seen.learn)
+    how = _unit_training(n, size, fitting)
+
+    def loss(rows: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        return denoiser.loss(residual[rows], look(rows), f[rows], rngs)
+
+    y = torch.from_numpy(seen.y).to(fitting.device)
+    held_out = _held_out(denoiser, look, y, f, rectangle(seen.judge))
+    denoiser.train()
+    stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")
+    train(denoiser, loss, learn, seeds, how, held_out, stage, progress)
+    if encoder is not None:
+        batches = learn[:, : 20 * how.batch_size].split(how.batch_size, dim=1)
+        refresh_norms(
+            encoder, encoder.make, lambda b: encoder(look(b)), [b for b in batches if b.shape[1] > 1]
+        )
+    return denoiser
+
+
+def _unit_training(n: int, size: Size, fitting: Fitting) -> Training:
+    batch = even_batches(n, fitting["batch_size"] or size.batch_size)
+    steps_per_epoch = math.ceil(n / batch)
+    epochs = fitting["epochs"] or max(1, round(size.steps / steps_per_epoch))
+    every = max(1, round(25 / steps_per_epoch))
+    return Training(
+        epochs=epochs,
+        batch_size=batch,
+        lr=fitting["lr"],
+        final_lr=0.02 * fitting["lr"],
+        warmup=fitting["warmup"],
+        weight_decay=fitting["weight_decay"],
+        ema=fitting["ema"],
+        ema_warmup=True,
+        patience=max(8 * every, epochs // 4),
+        evaluate_every=every,
+    )
+
+
+def _held_out(denoiser: PrototypeDenoiser, look, y: Tensor, f: Tensor, rows: Tensor):
+    """The log-loss of p(c | x) on held-out rows (M, n)."""
+    rows = rows[:, :MOST_HELD_OUT]
+
+    def held_out(epoch: int) -> Tensor:
+        denoiser.eval()
+        parts = []
+        for block in rows.split(512, dim=1):
+            p = denoiser.direct(denoiser.context(look(block), f[block]))
+            parts.append(-p.gather(2, y[block][..., None])[..., 0].clamp_min(1e-30).log())
+        denoiser.train()
+        return torch.cat(parts, dim=1).mean(dim=1)
+
+    return held_out
+
+
+def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting) -> ProductDenoiser:
+    (rows,) = seen.learn
+    seed = seed_of(fitting.seed, 5)
+    width = fitting["width"] or 128
+    encoder = build_encoder(fitting["encoder"], shape, width, [seed]).to(fitting.device)
+    if encoder_width(encoder, shape, fitting.device) != width:
+        raise ValueError(f"encoder must give width={width} numbers a row with denoiser='table'.")
+    denoiser = ProductDenoiser(
+        encoder,
+        r.shape[1],
+        fitting.schedule,
+        generators([seed]),
+        width,
+        fitting["mean_input"],
+        fitting["prior"] == "mean",
+    ).to(fitting.device)
+    look = _looker(reader, seen, fitting)
+    residual, f = (torch.from_numpy(a).to(fitting.device) for a in (r, seen.f))
+    how = Training(
+        epochs=fitting["epochs"] or 1000,
+        batch_size=even_batches(len(rows), fitting["batch_size"] or 256),
+        lr=fitting["lr"],
+        final_lr=0.0,
+        warmup=fitting["warmup"],
+        ema=fitting["ema"],
+        weight_decay=fitting["weight_decay"],
+    )
+
+    def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
+        return denoiser.loss(residual[batch], look(batch), f[batch], rngs)
+
+    denoiser.train()
+    stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")
+    seeds = [seed_of(fitting.seed, 6)]
+    train(denoiser, loss, torch.from_numpy(rows)[None], seeds, how, None, stage, progress)
+    return denoiser
+
+
+# --------------------------------------------------------------------------------- what it is worth
+
+
+def judge(model: ClassModel, seen: Seen, fitting: Fitting) -> Judged:
+    """Temperature, mixture and experience, from rows that each member is judged on."""
+    n = max(1, min(MOST_JUDGED // len(seen.judge), min(map(len, seen.judge))))
+    rng = np.random.default_rng(seed_of(fitting.seed, 31))
+    rows = np.stack([rng.permutation(each)[:n] for each in seen.judge])
+    f, y = seen.f[rows], seen.y[rows].ravel()
+    glimpse = model.glimpse(_looker(model.reader, seen, fitting)(torch.from_numpy(rows)), f)
+    direct = model.direct(glimpse)
+    sampler = class_sampler(
+        fitting["sampler"], fitting.schedule, fitting["n_evaluations"], fitting["denoiser"] == "unit"
+    )
+    n_draws = max(2, fitting["n_draws"])
+    drawn = model.draw(glimpse, n_draws, sampler, seed_of(fitting.seed, 32))
+    draws = drawn.transpose(2, 0, 1, 3).reshape(n_draws, -1, model.n_classes)
+    tau = tune_temperature(draws, y)
+    evidence = weigh(draws, tau, fitting["piw"])
+    flat_f = f.reshape(-1, model.n_classes)
+    candidates = candidate_probabilities(
+        flat_f, None if direct is None else direct.reshape(-1, model.n_classes), evidence
+    )
+    chosen = fitting["proba"]
+    mixture = fit_mixture(candidates, y) if chosen == "auto" else Mixture.of(chosen)
+    proba = mixture(candidates)
+    experience = Experience(
+        doubts={by: doubt(replace(evidence, proba=proba), by) for by in DOUBTS},
+        correct=proba.argmax(axis=1) == y,
+        f_correct=flat_f.argmax(axis=1) == y,
+        f_confidence=flat_f.max(axis=1).astype(float),
+    )
+    return Judged(tau, mixture, experience if fitting["cv"] is not None else None)
+
+
+def candidate_probabilities(
+    f: np.ndarray, direct: np.ndarray | None, evidence: Evidence | None
+) -> dict[str, np.ndarray]:
+    """The candidates of `card.mixture` that there are, each (N, C)."""
+    candidates = {"f": f.astype(float)}
+    if direct is not None:
+        candidates["direct"] = direct.astype(float)
+    if evidence is not None:
+        votes = evidence.votes + 1.0 / evidence.votes.shape[1]
+        candidates["votes"] = votes / votes.sum(axis=1, keepdims=True)
+        candidates["temperature"] = evidence.proba
+    return candidates

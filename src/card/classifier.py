@@ -1,0 +1,547 @@
+"""The classifier: validation, scikit-learn manners, and the way from rows to probabilities and confidence.
+
+fit:     check -> features -> f (cross-fitted) -> r = y_0 - f, once -> denoiser -> judge -> publish.
+predict: check -> features -> f and context, once a row -> p(c|x), or draws in chunks of rows -> evidence.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from torch import nn
+
+from card import confidence, deferral, recipes
+from card.base import mean_columns
+from card.checkpoint import Checkpoint, fingerprint
+from card.class_fit import Judged, candidate_probabilities, fit_classes
+from card.class_model import ClassModel, Glimpse, class_sampler, in_turn, prototype_schedule
+from card.class_networks import NAMES
+from card.distribution import check_n_draws
+from card.features import Features
+from card.images import check_images, given_pair, is_images
+from card.labels import as_labels, encode_labels
+from card.manners import Estimator
+from card.mean import is_fitted
+from card.noise import SCHEDULES, Schedule
+from card.progress import Bars
+from card.together import OF_THE_MACHINE, target_names
+from card.views import AUGMENTS
+
+SAMPLERS = {"ancestral", "ddim", "multistep", "multistep-sde"}
+By = Literal["auto", "piw", "p_value", "margin"]
+
+
+class CARDClassifier(ClassifierMixin, Estimator):
+    """Class probabilities, and how sure one may be of each single prediction, by diffusion of prototypes.
+
+    With nothing said this is the default recipe: a cross-fitted base classifier f (for tables a blend of
+    logistic regression, networks and trees; for images a network), denoisers that correct it where
+    held-out rows say so, and probabilities that do not lose to f on those rows.
+    `CARDClassifier.from_recipe("paper")` gives the model of the CARD paper.
+
+    Parameters
+    ----------
+    mean : "auto", name of a network, "given", classifier or torch module, default="auto"
+        The base classifier f. Networks are "mlp", "mlp-bn", "lenet5", "resnet9" and "resnet18". A
+        scikit-learn classifier with predict_proba is cross-fitted, or taken as it is where it is fitted
+        already; it sees the encoded table, or flattened images. A torch module gives logits; it is trained,
+        from weights drawn anew, unless none of its parameters requires a gradient. With "given" every X is
+        a pair (rows, probabilities of f).
+    cv : "auto", int, splitter, iterable of splits or None, default="auto"
+        Folds for cross-fitting. "auto" is 5, but one network and a tenth of the rows held out where f is a
+        network and there are more than 5000 rows. None fits f on all rows once.
+    repeats : int or None, default=None
+        How often the folds of a table are fitted anew; None follows the data.
+    encoder : "auto", "linear", "lenet", "conv" or torch module, default="auto"
+        How the denoiser reads x. "auto" is the encoded table, or the features that the network f has learned.
+        A module, rows -> (rows, width), is trained with the denoiser, or only read where none of its
+        parameters requires a gradient.
+    noise : float, default=0
+        Gaussian noise drawn anew at every look at a training image; rows at predict are taken as they are.
+    copies : int, default=4
+        Noisy copies of an image that the denoiser learns from.
+    augment : None, "shift", "flip-shift" or callable, default=None
+        How images are varied while a network learns: (images, generator) -> images.
+    denoiser : {"unit", "table"}, default="unit"
+        "unit" knows the geometry of prototypes and any noise level; "table" is the paper's network.
+    prior : {"mean", "zero"}, default="mean"
+        Diffuse towards N(f(x), I) or N(0, I).
+    mean_input : bool, default=True
+        Whether the denoiser reads f(x).
+    schedule, n_steps, beta_1, beta_T
+        The diffusion of the "table" denoiser.
+    width, epochs, batch_size : int or None, default=None
+        Of the denoiser; None follows the data.
+    lr, warmup, ema, dropout, weight_decay
+        Of the denoiser; `warmup` is the share of steps over which the rate rises.
+    mean_hidden, mean_epochs, mean_batch_size, mean_lr, mean_weight_decay
+        Of the network f.
+    standardise_x : bool, default=True
+    sampler : {"ancestral", "ddim", "multistep", "multistep-sde"}, default="ancestral"
+    n_evaluations : int, default=6
+        Noise levels of a draw (not for "ancestral" with the "table" denoiser, which takes n_steps).
+    read_level, floor : float, default=1.0 and 0.2
+        Noise level at which draws of the "unit" denoiser are read, and the noise they keep.
+    n_draws : int, default=100
+        Draws behind the probabilities, where those need any, and behind `triage`.
+    proba : {"auto", "f", "direct", "votes", "temperature"}, default="auto"
+        What `predict_proba` is: "auto" the mixture that is likeliest on held-out rows; "f" alone; "direct"
+        the denoiser's p(c|x) at the largest noise level; "votes" the draws' shares; "temperature" the
+        paper's form.
+    piw : {"brier", "raw"}, default="brier"
+        Of what the interval widths are: -(y_0 - 1)^2, or y_0.
+    categorical_features : "auto" or list of names or positions, default="auto"
+    random_state, device, n_jobs, verbose
+        As in scikit-learn; `device` is "auto", "cpu", "cuda", ...
+    checkpoint_path : path or None, default=None
+        A folder in which training can be continued after an interruption.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,) labels, in the order of the columns of `predict_proba`
+    model_ : ClassModel
+    tau_ : temperature of the draws' probabilities
+    mixture_ : what `predict_proba` is made of
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from card import CARDClassifier
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> clf = CARDClassifier(random_state=0).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    >>> clf.predict(X[[0, -1]])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    _recipes = recipes.CLASSIFICATION
+    _min_rows = 4
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "mean": [
+            StrOptions({"auto", "given", *NAMES}),
+            HasMethods(["fit", "predict_proba"]),
+            nn.Module,
+        ],
+        "cv": ["cv_object", StrOptions({"auto"})],
+        "repeats": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "encoder": [StrOptions({"auto", "linear", "lenet", "conv"}), nn.Module],
+        "noise": [Interval(numbers.Real, 0, None, closed="left")],
+        "copies": [Interval(numbers.Integral, 1, None, closed="left")],
+        "augment": [StrOptions(set(AUGMENTS)), callable, None],
+        "denoiser": [StrOptions({"unit", "table"})],
+        "prior": [StrOptions({"mean", "zero"})],
+        "schedule": [StrOptions(set(SCHEDULES))],
+        "n_steps": [Interval(numbers.Integral, 2, None, closed="left")],
+        "beta_1": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "beta_T": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "width": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(numbers.Integral, 2, None, closed="left"), None],
+        "lr": [Interval(numbers.Real, 0, None, closed="neither")],
+        "warmup": [Interval(numbers.Real, 0, 1, closed="left")],
+        "ema": [Interval(numbers.Real, 0, 1, closed="neither")],
+        "dropout": [Interval(numbers.Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
+        "mean_epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "mean_batch_size": [Interval(numbers.Integral, 2, None, closed="left"), None],
+        "mean_lr": [Interval(numbers.Real, 0, None, closed="neither")],
+        "mean_weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
+        "sampler": [StrOptions(SAMPLERS)],
+        "n_evaluations": [Interval(numbers.Integral, 2, None, closed="left")],
+        "read_level": [Interval(numbers.Real, 0, 10, closed="neither")],
+        "floor": [Interval(numbers.Real, 0, None, closed="neither")],
+        "n_draws": [Interval(numbers.Integral, 2, None, closed="left")],
+        "proba": [StrOptions({"auto", "f", "direct", "votes", "temperature"})],
+        "piw": [StrOptions({"brier", "raw"})],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        mean: Any = "auto",
+        cv: Any = "auto",
+        repeats: int | None = None,
+        encoder: Any = "auto",
+        noise: float = 0.0,
+        copies: int = 4,
+        augment: Any = None,
+        denoiser: str = "unit",
+        prior: str = "mean",
+        mean_input: bool = True,
+        schedule: str = "linear",
+        n_steps: int = 1000,
+        beta_1: float = 1e-4,
+        beta_T: float = 0.02,
+        width: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float = 1e-3,
+        warmup: float = 0.05,
+        ema: float = 0.995,
+        dropout: float = 0.2,
+        weight_decay: float = 1e-2,
+        mean_hidden: Sequence[int] = (300, 100),
+        mean_epochs: int | None = None,
+        mean_batch_size: int | None = None,
+        mean_lr: float = 3e-3,
+        mean_weight_decay: float = 1e-2,
+        standardise_x: bool = True,
+        sampler: str = "ancestral",
+        n_evaluations: int = 6,
+        read_level: float = 1.0,
+        floor: float = 0.2,
+        n_draws: int = 100,
+        proba: str = "auto",
+        piw: str = "brier",
+        categorical_features: Any = "auto",
+        random_state: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.mean = mean
+        self.cv = cv
+        self.repeats = repeats
+        self.encoder = encoder
+        self.noise = noise
+        self.copies = copies
+        self.augment = augment
+        self.denoiser = denoiser
+        self.prior = prior
+        self.mean_input = mean_input
+        self.schedule = schedule
+        self.n_steps = n_steps
+        self.beta_1 = beta_1
+        self.beta_T = beta_T
+        self.width = width
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.warmup = warmup
+        self.ema = ema
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.mean_hidden = mean_hidden
+        self.mean_epochs = mean_epochs
+        self.mean_batch_size = mean_batch_size
+        self.mean_lr = mean_lr
+        self.mean_weight_decay = mean_weight_decay
+        self.standardise_x = standardise_x
+        self.sampler = sampler
+        self.n_evaluations = n_evaluations
+        self.read_level = read_level
+        self.floor = floor
+        self.n_draws = n_draws
+        self.proba = proba
+        self.piw = piw
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.checkpoint_path = checkpoint_path
+
+    @classmethod
+    def from_recipe(cls, recipe: str, **overrides: Any) -> Self:
+        """An estimator with the settings of a recipe, "modern" (the default) or "paper".
+
+        "paper" follows the paper, and its published code where the code produced the figures: f fitted once,
+        an encoder of x beside concat(y_t, f), eps-prediction at T = 1000 steps, Adam 1e-3 with warm-up and
+        half-cosine, clip 1, EMA 0.9999, 100 ancestral draws. What differs between data sets is given as
+        overrides; `prior` and `mean_input` give the paper's variants V1 to V4.
+        """
+        return super().from_recipe(recipe, **overrides)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # --------------------------------------------------------------------- fit
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Learn p(c|x) from a table or images X and labels y of shape (n,).
+
+        `groups` (n,) keeps rows of a group in one fold.
+        """
+        self.__dict__.pop("model_", None)  # until this fit has succeeded there is none
+        self._check_parameters()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        X, given = self._pair(X)
+        classes, number, given = self._check_labels(X, y, given)
+        shape, features, x = self._learn_features(X)
+        parameters = {"mean_columns": self._mean_columns(classes)}
+        checkpoint = self._checkpoint(seed, x, number, given)
+        with Bars(bool(self.verbose)) as bars:
+            fitting = self._fitting(seed, bars, checkpoint)
+            fitting = replace(fitting, parameters=fitting.parameters | parameters)
+            model, judged = fit_classes(x, number, len(classes), groups, given, fitting)
+        self._publish(classes, shape, features, seed, fitting.schedule, judged, y)
+        self.model_ = model
+        if checkpoint is not None:
+            checkpoint.clear()
+        return self
+
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        self._check_device(self.device)
+        unit = self.denoiser == "unit"
+        if not unit and self.proba == "direct":
+            raise ValueError("proba='direct' needs denoiser='unit'; with 'table' choose 'temperature'.")
+        if unit and not self.floor < self.read_level:
+            raise ValueError(f"floor must be below read_level, got {self.floor} and {self.read_level}.")
+        if self.noise and self.standardise_x and isinstance(self.mean, str) and self.mean == "given":
+            raise ValueError("noise changes x but not given probabilities: say noise=0 with mean='given'.")
+
+    def _pair(self, X: Any) -> tuple[Any, np.ndarray | None]:
+        """The rows, and the probabilities that came with them where f is given."""
+        if not (isinstance(self.mean, str) and self.mean == "given"):
+            return X, None
+        return given_pair(X)
+
+    def _check_labels(self, X: Any, y: Any, given: np.ndarray | None) -> tuple[Any, np.ndarray, Any]:
+        if not is_images(X):
+            self._check_table(X, reset=True)
+        labels = as_labels(y)
+        check_consistent_length(X, labels, *([given] if given is not None else []))
+        if is_images(X) and len(X) < self._min_rows:
+            raise ValueError(f"Found {len(X)} sample(s) while a minimum of {self._min_rows} is required.")
+        classes, number = encode_labels(labels)
+        if given is not None and given.shape[1] != len(classes):
+            raise ValueError(
+                f"y has {len(classes)} classes, the probabilities have {given.shape[1]} columns."
+            )
+        return classes, number, given
+
+    def _learn_features(self, X: Any) -> tuple[tuple[int, ...] | None, Features | None, np.ndarray]:
+        """(shape of an image, encoding of a table, encoded rows)."""
+        if is_images(X):
+            x = check_images(X)
+            self.n_features_in_ = int(np.prod(x.shape[1:]))
+            return x.shape[1:], None, x
+        X = self._check_table(X, reset=True)
+        if not self.standardise_x:
+            return None, None, np.asarray(X, np.float32)
+        features = Features.fit(X, self.categorical_features)
+        return None, features, features.transform(X)
+
+    def _mean_columns(self, classes: np.ndarray) -> np.ndarray | None:
+        if isinstance(self.mean, str | nn.Module) or not is_fitted(self.mean):
+            return None
+        return mean_columns(self.mean, classes)
+
+    def _checkpoint(
+        self, seed: int, x: np.ndarray, y: np.ndarray, given: np.ndarray | None
+    ) -> Checkpoint | None:
+        if self.checkpoint_path is None:
+            return None
+        settings = {k: _named(v) for k, v in self.get_params().items() if k not in OF_THE_MACHINE}
+        arrays = [x, y] if given is None else [x, y, given]
+        return Checkpoint(self.checkpoint_path, fingerprint(settings | {"seed": seed}, *arrays))
+
+    def _publish(
+        self, classes: np.ndarray, shape, features, seed: int, schedule: Schedule, judged: Judged, y: Any
+    ) -> None:
+        self.classes_ = classes
+        self.image_shape_ = shape
+        self.features_ = features
+        self.seed_ = seed
+        self.schedule_ = schedule
+        self.tau_ = judged.tau
+        self.mixture_ = judged.mixture
+        self.experience_ = judged.experience
+        self.target_names_ = target_names(y)
+
+    def _schedule(self) -> Schedule:
+        if self.denoiser == "unit":
+            return prototype_schedule(self.n_evaluations, self.read_level, self.floor)
+        return self._table_schedule()
+
+    # ----------------------------------------------------------------- predict
+
+    def _rows(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Encoded rows, and f where it is given."""
+        check_is_fitted(self)
+        X, given = self._pair(X)
+        x = self._encode(X) if self.image_shape_ is None else check_images(X, self.image_shape_)
+        if given is not None:
+            check_consistent_length(x, given)
+            if given.shape[1] != len(self.classes_):
+                raise ValueError(
+                    f"the probabilities need {len(self.classes_)} columns, one a class, not {given.shape[1]}."
+                )
+        return x, given
+
+    def _chunks(self, X: Any, n_draws: int) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
+        """(number of the first row, rows, given f), so many at once as their draws allow."""
+        x, given = self._rows(X)
+        size = self.model_.rows_at_once(n_draws)
+        for first in range(0, len(x), size):
+            part = slice(first, first + size)
+            yield first, x[part], None if given is None else given[part]
+
+    def _draw(self, glimpse: Glimpse, n_draws: int, seed: int, first_row: int | None = None) -> np.ndarray:
+        model: ClassModel = self.model_
+        sampler = class_sampler(self.sampler, self.schedule_, self.n_evaluations, self.denoiser == "unit")
+        drawn = model.draw(glimpse, -(-n_draws // model.n_members), sampler, seed, first_row)
+        return in_turn(drawn)[:n_draws]
+
+    def _evidence(self, X: Any, n_draws: int) -> tuple[confidence.Evidence, np.ndarray]:
+        """What the draws say, and the probabilities (N, C)."""
+        parts = [self._judge(x, given, n_draws) for _, x, given in self._chunks(X, n_draws)]
+        evidence = confidence.joined([e for e, _ in parts])
+        return evidence, np.concatenate([p for _, p in parts])
+
+    def _judge(
+        self, x: np.ndarray, given: np.ndarray | None, n_draws: int
+    ) -> tuple[confidence.Evidence, np.ndarray]:
+        glimpse = self.model_.look(x, given)
+        evidence = self._weigh(glimpse, n_draws)
+        behind = evidence if n_draws == self.n_draws or not self.mixture_.draws else None
+        return evidence, self._probabilities(glimpse, behind)
+
+    def _weigh(self, glimpse: Glimpse, n_draws: int) -> confidence.Evidence:
+        return confidence.weigh(self._draw(glimpse, n_draws, self.seed_), self.tau_, self.piw)  # type: ignore[arg-type]
+
+    def _probabilities(self, glimpse: Glimpse, evidence: confidence.Evidence | None) -> np.ndarray:
+        if evidence is None and self.mixture_.draws:
+            evidence = self._weigh(glimpse, self.n_draws)
+        direct = self.model_.direct(glimpse)
+        direct = None if direct is None else direct.astype(float).mean(axis=0)
+        f = glimpse.f.astype(float).mean(axis=0)
+        return self.mixture_(candidate_probabilities(f, direct, evidence))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n_rows, n_classes) probabilities, columns in the order of `classes_`."""
+        n_draws = self.n_draws if hasattr(self, "mixture_") and self.mixture_.draws else 2
+        parts = [
+            self._probabilities(self.model_.look(x, given), None) for _, x, given in self._chunks(X, n_draws)
+        ]
+        return np.concatenate(parts)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def predict_mean_model(self, X: Any) -> np.ndarray:
+        """What f alone would say: (n_rows, n_classes) probabilities."""
+        x, given = self._rows(X)
+        f = [
+            self.model_.f(x[i : i + 1024], None if given is None else given[i : i + 1024]).astype(float)
+            for i in range(0, len(x), 1024)
+        ]
+        p = np.concatenate(f)
+        return p / p.sum(axis=1, keepdims=True)
+
+    def assess(self, X: Any, n_draws: int = 100, alpha: float = 0.05) -> pd.DataFrame:
+        """How sure one may be of each row.
+
+        Columns are label, vote, vote_share, probability, piw_<class> for each class, p_value, certain. A row
+        is certain where the paired t-test between its two leading classes rejects at level `alpha`.
+        """
+        n_draws = check_n_draws(n_draws, at_least=2)
+        evidence, proba = self._evidence(X, n_draws)
+        return confidence.assess(evidence, self.classes_, alpha, proba)
+
+    def sample(self, X: Any, n_draws: int = 100, random_state: Any = None) -> np.ndarray:
+        """Draws of the prototype y_0, (n_draws, n_rows, n_classes), independent from row to row."""
+        n_draws = check_n_draws(n_draws)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        parts = [
+            self._draw(self.model_.look(x, given), n_draws, seed, first)
+            for first, x, given in self._chunks(X, n_draws)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    # ----------------------------------------------------------------- deferral
+
+    def triage(
+        self,
+        X: Any,
+        *,
+        budget: float | None = None,
+        target_accuracy: float | None = None,
+        by: By = "auto",
+        held_out: tuple[Any, Any] | None = None,
+    ) -> np.ndarray:
+        """Which rows a person should look at: True for the most doubtful.
+
+        Parameters
+        ----------
+        budget : the share of the rows that a person can look at
+        target_accuracy : the accuracy wanted of the others, a fraction
+        by : "piw", "p_value", "margin", or "auto" for what told errors best on held-out rows
+        held_out : (X, y) with known labels, to learn from how doubt and error go together; without it, rows
+            held out at fit serve (the paper's recipe holds none out)
+        """
+        check_is_fitted(self)
+        experience = self._experience(held_out)
+        kind = self._best_doubt(experience) if by == "auto" else by
+        evidence, proba = self._evidence(X, self.n_draws)
+        doubts = deferral.doubt(replace(evidence, proba=proba), kind)
+        known = None if experience is None else (experience[0][kind], experience[1])
+        if target_accuracy is not None and known is None:
+            raise ValueError(
+                "target_accuracy needs rows that the model has not learned from, and this one has learned "
+                "from all: give held_out=(X, y), or fit with cv."
+            )
+        return deferral.triage(doubts, budget=budget, target_accuracy=target_accuracy, held_out=known)
+
+    def _experience(
+        self, held_out: tuple[Any, Any] | None
+    ) -> tuple[dict[str, np.ndarray], np.ndarray] | None:
+        if held_out is None:
+            known = self.experience_
+            return None if known is None else (known.doubts, known.correct)
+        X, y = held_out
+        evidence, proba = self._evidence(X, self.n_draws)
+        evidence = replace(evidence, proba=proba)
+        doubts = {by: deferral.doubt(evidence, by) for by in ("piw", "p_value", "margin")}
+        return doubts, proba.argmax(axis=1) == self._numbers(y)
+
+    def _best_doubt(self, experience: tuple[dict[str, np.ndarray], np.ndarray] | None) -> Any:
+        if experience is None:
+            return "margin"
+        doubts, correct = experience
+        f_proba = np.ones((len(correct), 1))
+        areas = {by: deferral.deferral_gain(correct, d, correct, f_proba).aurc for by, d in doubts.items()}
+        return min(areas, key=lambda by: (areas[by], by))
+
+    def deferral_gain(self, X: Any, y: Any, by: By = "auto") -> deferral.Gain:
+        """What is gained over deferring by f's softmax, on rows with known labels: see `card.deferral`."""
+        check_is_fitted(self)
+        number = self._numbers(y)
+        kind = self._best_doubt(self._experience(None)) if by == "auto" else by
+        evidence, proba = self._evidence(X, self.n_draws)
+        f = self.predict_mean_model(X)
+        doubts = deferral.doubt(replace(evidence, proba=proba), kind)
+        return deferral.deferral_gain(proba.argmax(axis=1) == number, doubts, f.argmax(axis=1) == number, f)
+
+    def _numbers(self, y: Any) -> np.ndarray:
+        """Numbers of the classes of labels; unknown ones are an error."""
+        place = {label: i for i, label in enumerate(self.classes_.tolist())}
+        labels = as_labels(y).tolist()
+        unknown = sorted({str(label) for label in labels if label not in place})
+        if unknown:
+            raise ValueError(f"labels the model does not know: {', '.join(unknown[:5])}.")
+        return np.array([place[label] for label in labels])
+
+
+def _named(value: Any) -> Any:
+    """A function by its name, which, unlike its printed form, is the same in the next process."""
+    return getattr(value, "__qualname__", value) if callable(value) else value
