@@ -212,21 +212,25 @@ def _simplex(gram: np.ndarray, ridge: float) -> np.ndarray:
 def defaults(n: int) -> list[Learner]:
     """The built-in learners, their sizes by the number of rows n.
 
-    Networks take 600 (n / 1000)^0.7 steps, no less than 600 and no more than 4000, in batches of 64 up to
-    2500 rows and of 256 beyond. Up to 2500 rows boosted trees split exactly, log2(n / 30) levels deep but
-    no less than 4 and no more than 6, and extra trees join in; beyond, boosted trees use histograms and have
-    n / 100 leaves, no less than 31 and no more than 255. Below 250 rows all are cut in proportion.
+    Networks take 600 (n / 1000)^0.7 steps, no less than 600 and no more than 4000. Up to 2500 rows they are 96
+    wide, read batches of 64 and at most 128 bins; beyond, they are 128 wide and read batches of 256. Up to 2500
+    rows boosted trees split exactly, log2(n / 30) levels deep but no less than 4 and no more than 6, and extra
+    trees join in; beyond, boosted trees use histograms and have n / 100 leaves, no less than 31 and no more
+    than 255. Below 250 rows all are cut in proportion.
     """
     effort, small = min(1.0, n / 250), n <= 2500
     steps = round(600 * effort * np.clip((n / 1000) ** 0.7, 1, 6.7))
-    network = Network(steps=max(40, steps), batch_size=64 if small else 256)
+    network = Network(steps=max(40, steps), batch_size=256)
+    if small:
+        network = replace(network, width=96, batch_size=64, most_bins=128)
     networks = [network, replace(network, name="network_bins", bins=16)]
     if not small:
         leaves = int(np.clip(n // 100, 31, 255))
         return [Linear(), *networks, Boosting(lr=0.1, depth=None, min_leaf=10, max_leaves=leaves)]
     depth = int(np.clip(round(np.log2(n / 30)), 4, 6))
     boosting = Boosting(n_trees=max(40, round(300 * effort)), lr=0.07 if effort == 1 else 0.1, depth=depth)
-    return [Linear(), *networks, ExtraTrees(n_trees=max(10, round(60 * effort))), boosting]
+    extra_trees = ExtraTrees(n_trees=max(10, round(40 * effort)), max_features=0.5)
+    return [Linear(), *networks, extra_trees, boosting]
 
 
 def _learners(learners: Any, n: int) -> list[Learner]:

@@ -174,10 +174,11 @@ class Network:
     batch_size: int = 64
     lr: float = 3e-3
     weight_decay: float = 1e-2
-    bins: int = 0
+    bins: int = 0  # a column
+    most_bins: int = 1024  # of all columns together
 
     def fit(self, task: Task) -> Fitted:
-        view = bins_of(task.x, self.bins) if self.bins else whitening_of(task.x)
+        view = bins_of(task.x, self.bins, self.most_bins) if self.bins else whitening_of(task.x)
         inputs, z = torch.from_numpy(view(task.x)), torch.from_numpy(task.z)
         net = _perceptron([inputs.shape[1], *[self.width] * self.depth, z.shape[1]], task.seeds)
         rows = torch.from_numpy(_rectangle(task.rows))

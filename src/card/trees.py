@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn import config_context
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
 
 from card.forest import Forest, Tree, tree_of, tree_of_nodes
 from card.learners import Fitted, Stored, Task, in_parallel, sklearn_seed
 from card.train import seed_of
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """Spares scikit-learn the check of every single tree's input: a quarter of the time on small tables."""
+    return config_context(skip_parameter_validation=True, assume_finite=True)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ class ExtraTrees:
             random_state=sklearn_seed(task.seeds[j]),
         )
         z = task.z[task.rows[j]]
-        model.fit(task.x[task.rows[j]], z[:, 0] if z.shape[1] == 1 else z)
+        with unchecked():
+            model.fit(task.x[task.rows[j]], z[:, 0] if z.shape[1] == 1 else z)
         return [tree_of(tree, 1.0 / self.n_trees) for tree in model.estimators_]
 
 
@@ -67,7 +75,8 @@ class Boosting:
         j, k = divmod(i, task.z.shape[1])
         x, z = task.x[task.rows[j]], task.z[task.rows[j], k].astype(float)
         grow = self._exact if self.max_leaves is None else self._binned
-        return grow(x, z - z.mean(), sklearn_seed(seed_of(task.seeds[j], k)))
+        with unchecked():
+            return grow(x, z - z.mean(), sklearn_seed(seed_of(task.seeds[j], k)))
 
     def _exact(self, x: np.ndarray, z: np.ndarray, seed: int) -> list[Tree]:
         model = GradientBoostingRegressor(
