@@ -4,7 +4,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: test test-slow demo bench lint clean
+.PHONY: test test-slow demo bench docs lint clean
+API := estimators classifier distribution persist metrics datasets plots confidence deferral evaluation report
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,5 +30,8 @@ demo: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 
+docs: $(STAMP)
+	$(BIN)/pdoc --docformat numpy --output-directory site $(API:%=card.%)
+
 clean:
-	rm -rf $(VENV) build src/*.egg-info
+	rm -rf $(VENV) build site src/*.egg-info
