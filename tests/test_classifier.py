@@ -12,6 +12,7 @@ from sklearn.model_selection import GroupKFold
 
 from card import CARDClassifier
 from card.metrics import nll_proba
+from card.mixture import fit_mixture, fit_pool, pooled
 
 QUICK = {"epochs": 8, "repeats": 1, "cv": 3, "random_state": 0}
 PAPER = {
@@ -177,18 +178,17 @@ def test_two_classes_do():
 # ------------------------------------------------------------------------- confidence
 
 
-def test_held_out_probabilities_never_lose_to_f(modern):
-    """On the rows it is chosen by; f itself is among the choices."""
-    from card.mixture import fit_mixture
-
+def test_held_out_probabilities_never_lose_to_f():
+    """On the rows they are chosen by: f itself is among the choices."""
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=400)
     for spread in (0.5, 2.0, 6.0):
         f = rng.dirichlet(np.ones(3), size=400) + spread * np.eye(3)[y] * rng.random((400, 1))
         f /= f.sum(axis=1, keepdims=True)
         noise = rng.dirichlet(np.ones(3), size=400)
-        mixture = fit_mixture({"f": f, "direct": noise, "votes": noise, "temperature": noise}, y)
-        p = mixture({"f": f, "direct": noise, "votes": noise, "temperature": noise})
+        pool = pooled(f, noise, *fit_pool(f, noise, y))
+        candidates = {"f": f, "direct": pool, "votes": noise, "temperature": noise}
+        p = fit_mixture(candidates, y)(candidates)
         assert nll_proba(y, p) <= nll_proba(y, f) + 1e-6
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -97,15 +98,24 @@ def test_several_targets_are_predicted_side_by_side(tmp_path):
     assert "rent" in run("evaluate", tmp_path / "m.card", tmp_path / "h.csv").stdout
 
 
-def test_a_response_of_labels_is_recognised(tmp_path):
-    frame = houses(40)
-    frame["cheap"] = np.where(frame["price"] < 200, "yes", "no")
-    frame.to_csv(tmp_path / "h.csv", index=False)
-    if hasattr(card, "CARDClassifier"):
-        pytest.skip("this version classifies; see the tests of the classifier")
-    said = run("fit", tmp_path / "h.csv", "--target=cheap", "--out", tmp_path / "m.card", code=1)
-    assert "classification is not part of this version" in said.stderr
-    assert not (tmp_path / "m.card").exists()
+def test_a_response_of_labels_is_classified_from_fit_to_report(tmp_path):
+    frame = houses(60)
+    frame["cheap"] = np.where(frame["price"] < frame["price"].median(), "yes", "no")
+    frame.drop(columns="price").to_csv(tmp_path / "h.csv", index=False)
+    model = tmp_path / "m.card"
+    options = ["--set=epochs=3", "--set=repeats=1", "--set=cv=2"]
+    said = run("fit", tmp_path / "h.csv", "--target=cheap", "--out", model, *options)
+    assert "classification (cheap holds labels)" in said.stdout
+    table = predicted(model, tmp_path / "h.csv")
+    assert list(table) == ["label", "p_no", "p_yes", "piw_no", "piw_yes", "p_value", "certain"]
+    assert (table["label"] == frame["cheap"]).mean() > 0.7
+    scores = json.loads(run("evaluate", model, tmp_path / "h.csv", "--json").stdout)["targets"]["cheap"]
+    assert set(scores) == {"card", "f alone"}
+    assert "p_yes" in run("explain", model, tmp_path / "h.csv", "--row=3", "--out", tmp_path / "x.png").stdout
+    run("report", model, tmp_path / "h.csv", "--out", tmp_path / "r.html")
+    assert "deferring by the confidence of f alone" in (tmp_path / "r.html").read_text()
+    with zipfile.ZipFile(model) as archive:
+        assert "rows held out at fit" in archive.read("README.md").decode()
 
 
 # -------------------------------------------------------------- predict

@@ -7,7 +7,7 @@ import card
 
 SOURCE = Path(card.__file__).parent
 FLOORS = [
-    {"noise", "rows", "codec", "columns", "checkpoint", "recipes", "metrics", "datasets", "images", "views"},
+    {"noise", "rows", "codec", "columns", "checkpoint", "recipes", "metrics", "datasets", "images", "views", "bundle"},
     {"nn", "networks", "stacked", "encoding", "forest", "files", "confidence", "labels"},
     {"features", "sample", "train", "deferral"},
     {"progress", "mean", "denoise", "flow", "learners"},
@@ -21,7 +21,7 @@ FLOORS = [
     {"class_fit"},
     {"estimators", "classifier"},
     {"facts"},
-    {"model_card", "plots", "evaluation"},
+    {"model_card", "plots", "evaluation", "class_persist"},
     {"persist"},
     {"integrations", "bench", "report"},
     {"baselines"},

@@ -195,6 +195,9 @@ def test_models_of_earlier_releases_load_and_predict_as_they_did(path):
     expected = json.loads(path.with_suffix(".json").read_text())
     model = load(path)
     rows = np.array(expected["X"])
+    if "proba" in expected:
+        np.testing.assert_allclose(model.predict_proba(rows), expected["proba"], atol=1e-4)
+        return
     assert np.allclose(model.predict(rows), expected["mean"], rtol=1e-4, atol=1e-4)
     assert np.allclose(model.predict_quantiles(rows, [0.1, 0.9]), expected["quantiles"], rtol=1e-4, atol=1e-4)
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from card.class_folds import ClassFolds, Split, folds_by_class
 from card.class_learners import Classifier, FittedClassifier, class_defaults, pool, seeded_clone
-from card.class_networks import NAMES, train_network
+from card.class_networks import NAMES, base_network, mean_lesson, teach
 from card.crossfit import crossfit
 from card.fit import Fitting
 from card.mean import is_fitted
@@ -56,7 +56,7 @@ def fit_base(
         f = reader.f(rows, given)[0]
         y = np.tile(y, copies)
         units = np.tile(np.arange(len(x)), copies)
-        return reader, _look(reader, rows, f, y, *_members(units, y, groups, fitting))
+        return reader, _look(reader, rows, f, y, units, *_members(units, y, groups, fitting))
     flat = pixels.flat(x)
     fitted = crossfit(
         flat,
@@ -77,7 +77,7 @@ def fit_base(
     others = [np.flatnonzero((fitted.fold != k) & (fitted.fold >= 0)) for k in range(fitted.n_folds)]
     if fitting["denoiser"] == "table":
         others, folds = _one_member(np.flatnonzero(fitted.fold >= 0), fitting)
-    return reader, _look(reader, x, f.astype(np.float32), y, others, folds)
+    return reader, _look(reader, x, f.astype(np.float32), y, np.arange(len(x)), others, folds)
 
 
 def is_module(mean: Any) -> bool:
@@ -165,12 +165,12 @@ def _one_member(rows: np.ndarray, fitting: Fitting) -> tuple[list[np.ndarray], l
     return [np.sort(some[cut:])], [np.sort(some[:cut])]
 
 
-def _look(reader: Reader, x, f, y, learn, judge) -> Seen:
+def _look(reader: Reader, x, f, y, unit, learn, judge) -> Seen:
     if reader.view == "pixels":
-        return Seen(x, f, y, learn, judge)
+        return Seen(x, f, y, unit, learn, judge)
     raw = reader.raw(x)[0]
     _standardise(reader, raw[None, np.unique(np.concatenate(learn))])
-    return Seen(((raw - reader.shift[0]) / reader.size[0]).astype(np.float32), f, y, learn, judge)
+    return Seen(((raw - reader.shift[0]) / reader.size[0]).astype(np.float32), f, y, unit, learn, judge)
 
 
 def _standardise(reader: Reader, raw: np.ndarray) -> None:
@@ -195,8 +195,10 @@ def _with_networks(
     splits = [(everything, everything)] if fitting["cv"] is None else _network_splits(x, y, groups, fitting)
     nets = []
     for j, (rows, _) in enumerate(splits):
-        nets.append(train_network(x, y, rows, n_classes, mean, pixels, j, fitting))
-    stacked = Stacked([net.member(0) for net in nets]).to(fitting.device).eval()
+        lesson = mean_lesson(rows, j, fitting)
+        module = base_network(mean, x.shape[1:], n_classes, lesson.seed, fitting)
+        nets.append(teach(module, x, y, n_classes, pixels, lesson, fitting))
+    stacked = Stacked(nets).to(fitting.device).eval()
     name = mean if isinstance(mean, str) else "module"
     reader = Reader(NetworkClassifier(stacked, pixels, name), pixels, "", n_classes, 0.1 / len(x))
     _set_view(reader, fitting)
@@ -243,6 +245,8 @@ def _joined(reader: Reader, parts: list[_Part], n_splits: int, groups: Any, fitt
     rows = [np.arange(a, b) for a, b in pairwise(starts)]
     if fitting["denoiser"] == "table":
         learn, judge = _one_member(np.arange(len(y)), fitting)
+    elif reader.view == "pixels" and fitting["cv"] is not None:
+        learn, judge = [np.array([], int)] * n_splits, rows
     elif n_splits == 1:
         _, number = np.unique(unit, return_inverse=True)
         first = np.unique(number, return_index=True)[1]
@@ -253,7 +257,7 @@ def _joined(reader: Reader, parts: list[_Part], n_splits: int, groups: Any, fitt
         learn = [r[~last] for r, last in zip(rows, fifth, strict=True)]
         judge = [r[last] for r, last in zip(rows, fifth, strict=True)]
     if reader.view == "pixels":
-        return Seen(x, f, y, learn, judge)
+        return Seen(x, f, y, unit, learn, judge)
     if reader.view == "embed" and n_splits > 1:  # each network's features have a size of their own
         reader.shift = np.stack([x[r].mean(axis=0, keepdims=True) for r in rows])
         reader.size = np.maximum(np.stack([x[r].std(axis=0, keepdims=True) for r in rows]), 1e-6)
@@ -261,7 +265,7 @@ def _joined(reader: Reader, parts: list[_Part], n_splits: int, groups: Any, fitt
     else:
         _standardise(reader, x[None])
         x = (x - reader.shift[0]) / reader.size[0]
-    return Seen(x.astype(np.float32), f, y, learn, judge)
+    return Seen(x.astype(np.float32), f, y, unit, learn, judge)
 
 
 def _fifth(unit: np.ndarray, y: np.ndarray, fitting: Fitting) -> np.ndarray:

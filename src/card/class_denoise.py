@@ -6,16 +6,23 @@ that whoever knows p(c | x) knows the perfect denoiser at every noise level:
 
     p(c | x, y_k) = softmax_c(log p(c | x) + (a / s^2) y_k),     E[r_0 | x, r_k] = p(. | x, y_k) - f.
 
-`PrototypeDenoiser` learns what is unknown in it, p(c | x), and takes the rest as it is: its network reads a
-row once and corrects log f, and it learns from the cross-entropy of the posterior at random noise levels.
-A network that returns 0 leaves p(c | x) = f, so training starts from the base classifier and can only add
-to it. At the largest noise level the posterior is p(c | x) itself: the class probabilities, without a draw.
+`PrototypeDenoiser` learns what is unknown in it, p(c | x), and takes the rest as it is. A network reads a row
+once, and learns from the cross-entropy of the posterior. `RowDenoiser` corrects log f: a network that
+returns 0 leaves p(c | x) = f, so training starts from the base classifier and can only add to it.
+`EncoderDenoiser` has an encoder of x and logits of its own: next to a decent f the correction is too faint
+a signal to train an encoder by. What the network says, g, and f are then pooled,
+
+    log p(c | x) = a log f_c + b log g_c + const,
+
+with two numbers fitted on held-out rows. At the largest noise level the posterior is p(c | x) itself: the
+class probabilities, without a draw.
 
 `ProductDenoiser` is the network of the paper: it predicts eps, with no knowledge of the geometry.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -28,48 +35,38 @@ from card.noise import Schedule
 from card.stacked import Stacked
 
 SMALLEST = 1e-6  # probability of f whose logarithm is taken
-LEVEL = (1.0, 1.0)  # mean and spread of log(s / a) in training: where a prototype is hard to tell without x
+LEVEL = (1.5, 1.0)  # mean and spread of log(s / a) in training: where a prototype is hard to tell without x
 
 
 class PrototypeDenoiser(Denoiser):
-    """M networks that correct the logarithm of f by what x and f say.
+    """M networks that know the classes' geometry.
 
     Parameters
     ----------
-    n_features : of a row x, or of what `encoder` makes of it
-    mean_input : whether f is where the correction starts from, and an input of the network
+    mean_input : whether f has a part in p(c | x)
     centred : whether the prior is N(f, I); otherwise N(0, I), and r is y itself
-    encoder : (M, B, *shape) -> (M, B, n_features), or None where rows are features already
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        n_classes: int,
-        rngs: Sequence[Generator],
-        width: int = 128,
-        dropout: float = 0.0,
-        mean_input: bool = True,
-        centred: bool = True,
-        encoder: Stacked | None = None,
-    ) -> None:
+    pool: Tensor
+
+    def __init__(self, n_classes: int, mean_input: bool, centred: bool) -> None:
         super().__init__()
-        self.n_features, self.n_classes, self.width, self.dropout = n_features, n_classes, width, dropout
-        self.mean_input, self.centred, self.encoder = mean_input, centred, encoder
-        self.first = Linear(n_features + n_classes * mean_input, width, rngs)
-        self.hidden = Linear(width, width, rngs)
-        self.last = Linear(width, n_classes, rngs, zero=True)
+        self.n_classes, self.mean_input, self.centred = n_classes, mean_input, centred
+        self.register_buffer("pool", torch.tensor([0.0, 1.0]))  # exponents of f and of g
+
+    @property
+    @abstractmethod
+    def n_members(self) -> int: ...
+
+    @abstractmethod
+    def logits(self, x: Tensor, f: Tensor, rngs: Sequence[Generator] | None = None) -> Tensor:
+        """What the networks say, log g + const (M, N, C)."""
 
     def context(self, x, f, rngs=None):
         """log p(c | x), and f where the prior is centred there: (M, N, 2C)."""
-        row = x if self.encoder is None else self.encoder(x)
-        h = functional.silu(self.first(torch.cat([f, row], dim=2) if self.mean_input else row))
-        if rngs is not None and self.dropout > 0:
-            h = h * (uniform(rngs, *h.shape[1:]) >= self.dropout) / (1.0 - self.dropout)
-        logits = self.last(functional.silu(self.hidden(h)))
-        if self.mean_input:
-            logits = logits + f.clamp_min(SMALLEST).log()
-        return torch.cat([logits.log_softmax(dim=2), f if self.centred else torch.zeros_like(f)], dim=2)
+        log_g = self.logits(x, f, rngs).log_softmax(dim=2)
+        log_p = (self.pool[0] * log_of(f) + self.pool[1] * log_g).log_softmax(dim=2)
+        return torch.cat([log_p, f if self.centred else torch.zeros_like(f)], dim=2)
 
     def at(self, context, schedule):
         alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
@@ -92,8 +89,65 @@ class PrototypeDenoiser(Denoiser):
         strata = (torch.arange(n, device=r.device) + uniform(rngs, n)) / n
         ratio = torch.exp(LEVEL[0] + LEVEL[1] * torch.special.ndtri(strata.clamp(1e-4, 1 - 1e-4)))[..., None]
         prototype = r + centre + ratio * normal(rngs, *r.shape[1:])  # y_k / a
-        logits = log_p + prototype / ratio.square()
-        return functional.cross_entropy(logits.transpose(1, 2), r.argmax(dim=2), reduction="none").mean(dim=1)
+        logits = (log_p + prototype / ratio.square()).transpose(1, 2)
+        return functional.cross_entropy(logits, r.argmax(dim=2), reduction="none").mean(dim=1)
+
+
+def log_of(f: Tensor) -> Tensor:
+    return f.clamp_min(SMALLEST).log()
+
+
+class RowDenoiser(PrototypeDenoiser):
+    """Reads features of a row, and f, and corrects log f by two hidden layers."""
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        rngs: Sequence[Generator],
+        width: int = 128,
+        dropout: float = 0.0,
+        mean_input: bool = True,
+        centred: bool = True,
+    ) -> None:
+        super().__init__(n_classes, mean_input, centred)
+        self.n_features, self.width, self.dropout = n_features, width, dropout
+        self.first = Linear(n_features + n_classes * mean_input, width, rngs)
+        self.hidden = Linear(width, width, rngs)
+        self.last = Linear(width, n_classes, rngs, zero=True)
+
+    @property
+    def n_members(self) -> int:
+        return len(self.last.weight)
+
+    def logits(self, x, f, rngs=None):
+        h = functional.silu(self.first(torch.cat([f, x], dim=2) if self.mean_input else x))
+        if rngs is not None and self.dropout > 0:
+            h = h * (uniform(rngs, *h.shape[1:]) >= self.dropout) / (1.0 - self.dropout)
+        correction = self.last(functional.silu(self.hidden(h)))
+        return correction + log_of(f) if self.mean_input else correction
+
+
+class EncoderDenoiser(PrototypeDenoiser):
+    """Encoders of rows x (M, B, *shape), each with a last layer that gives logits."""
+
+    def __init__(
+        self, networks: Stacked, n_classes: int, mean_input: bool = True, centred: bool = True
+    ) -> None:
+        super().__init__(n_classes, mean_input, centred)
+        self.networks = networks
+
+    @property
+    def n_members(self) -> int:
+        return len(next(self.networks.parameters()))
+
+    def logits(self, x, f, rngs=None):
+        return self.networks(x)
+
+
+def with_head(encoder: nn.Module, width: int, n_classes: int) -> nn.Sequential:
+    """An encoder's `width` outputs made logits."""
+    return nn.Sequential(encoder, nn.SiLU(), nn.Linear(width, n_classes))
 
 
 class BatchNorm(nn.Module):
@@ -145,6 +199,10 @@ class ProductDenoiser(TableDenoiser):
         super().__init__(0, n_classes, schedule, rngs, width, mean_input, centred)
         self.encoder = encoder
         self.norms = nn.ModuleList(BatchNorm(len(rngs), width) for _ in range(3))
+
+    @property
+    def n_members(self) -> int:
+        return len(self.last.weight)
 
     def context(self, x, f, rngs=None):
         nothing = f.new_empty(*f.shape[:2], 0)

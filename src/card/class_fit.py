@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from card import networks
 from card.base import fit_base
-from card.class_denoise import ProductDenoiser, PrototypeDenoiser
+from card.class_denoise import EncoderDenoiser, ProductDenoiser, PrototypeDenoiser, RowDenoiser, with_head
 from card.class_model import ClassModel, class_sampler
-from card.class_networks import even_batches
+from card.class_networks import Lesson, even_batches, teach
 from card.confidence import Evidence, tune_temperature, weigh
 from card.deferral import Doubt, doubt
 from card.fit import Fitting, Size, rectangle
-from card.mixture import Mixture, fit_mixture
+from card.mixture import Mixture, fit_mixture, fit_pool
 from card.networks import Shape
 from card.nn import generators
 from card.reader import Reader, Seen
-from card.stacked import Stacked, refresh_norms
+from card.stacked import Stacked
 from card.train import Training, seed_of, train
 
 MOST_JUDGED = 1000  # rows on which temperature, mixture and experience are found
@@ -63,38 +65,38 @@ def fit_classes(
     reader, seen = fit_base(x, y, n_classes, groups, given, fitting)
     prototypes = np.eye(n_classes, dtype=np.float32)[seen.y]
     r = prototypes - seen.f if fitting["prior"] == "mean" else prototypes
-    fit = _fit_paper if fitting["denoiser"] == "table" else _fit_prototypes
-    denoiser = fit(reader, seen, r, x.shape[1:], fitting)
+    paper = fitting["denoiser"] == "table"
+    fit = _fit_paper if paper else _fit_encoders if reader.view == "pixels" else _fit_rows
+    denoiser = fit(reader, seen, r, x, y, fitting).to(fitting.device)
     denoiser.eval()
-    n_members = len(denoiser.last.weight)
-    model = ClassModel(reader, denoiser, n_members, fitting["prior"] == "mean", fitting.device)
+    model = ClassModel(reader, denoiser, denoiser.n_members, fitting["prior"] == "mean", fitting.device)
     return model, judge(model, seen, fitting)
 
 
 # ------------------------------------------------------------------------------------ denoisers
 
 
-def build_encoder(choice: Any, shape: Shape, width: int, seeds: Sequence[int]) -> Stacked:
-    """Encoders of rows of this shape, one for each seed."""
-    makers: dict[str, Callable[[], Any]] = {
+def build_encoder(choice: Any, shape: Shape, width: int, seed: int) -> nn.Module:
+    """An encoder of rows of this shape, by name; or a copy of the user's module."""
+    makers: dict[str, Callable[[], nn.Module]] = {
         "linear": lambda: networks.linear_encoder(shape, width),
         "lenet": lambda: networks.lenet_encoder(shape, width),
         "conv": lambda: networks.conv_encoder(shape, width),
     }
     if isinstance(choice, str):
-        make = makers["linear" if choice == "auto" else choice]
-        return Stacked([networks.seeded(seed, make) for seed in seeds])
-    return Stacked([choice] * len(seeds))
+        return networks.seeded(seed, makers["linear" if choice == "auto" else choice])
+    return deepcopy(choice)
 
 
-def encoder_width(encoder: Stacked, shape: Shape, device: torch.device) -> int:
+def encoder_width(encoder: nn.Module, shape: Shape) -> int:
     """Of what an encoder gives for a row; an error where it does not read rows of this shape."""
     encoder.eval()
     try:
         with torch.no_grad():
-            out = encoder.member(0).to(device)(torch.zeros(2, *shape, device=device))
+            out = encoder(torch.zeros(2, *shape))
     except RuntimeError as error:
         raise ValueError(f"encoder does not read rows of shape {shape}: {error}") from error
+    encoder.train()
     if out.dim() != 2 or len(out) != 2:
         raise ValueError(f"encoder must give (rows, width); for 2 rows it gives {tuple(out.shape)}.")
     return out.shape[1]
@@ -115,44 +117,49 @@ def _looker(reader: Reader, seen: Seen, fitting: Fitting) -> Callable[[Tensor], 
     return look
 
 
-def _fit_prototypes(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting):
+def _fit_rows(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting) -> RowDenoiser:
     n_members, n = len(seen.learn), max(map(len, seen.learn))
     seeds = [seed_of(fitting.seed, 11, m) for m in range(n_members)]
     size = Size.of(n)
-    width = fitting["width"] or size.width
-    encoder, n_features = None, seen.x.shape[1]
-    if reader.view == "pixels":
-        encoder = build_encoder(fitting["encoder"], shape, width, seeds).to(fitting.device)
-        n_features = encoder_width(encoder, shape, fitting.device)
-    denoiser = PrototypeDenoiser(
-        n_features,
+    denoiser = RowDenoiser(
+        seen.x.shape[1],
         r.shape[1],
         generators(seeds),
-        width,
+        fitting["width"] or size.width,
         fitting["dropout"],
-        mean_input=fitting["mean_input"],
-        centred=fitting["prior"] == "mean",
-        encoder=encoder,
+        fitting["mean_input"],
+        fitting["prior"] == "mean",
     ).to(fitting.device)
     look = _looker(reader, seen, fitting)
     residual, f = (torch.from_numpy(a).to(fitting.device) for a in (r, seen.f))
-    learn = rectangle(seen.learn)
-    how = _unit_training(n, size, fitting)
 
     def loss(rows: Tensor, rngs: Sequence[Generator]) -> Tensor:
         return denoiser.loss(residual[rows], look(rows), f[rows], rngs)
 
-    y = torch.from_numpy(seen.y).to(fitting.device)
-    held_out = _held_out(denoiser, look, y, f, rectangle(seen.judge))
-    denoiser.train()
+    labels = torch.from_numpy(seen.y).to(fitting.device)
+    held_out = _held_out(denoiser, look, labels, f, rectangle(seen.judge))
     stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")
-    train(denoiser, loss, learn, seeds, how, held_out, stage, progress)
-    if encoder is not None:
-        batches = learn[:, : 20 * how.batch_size].split(how.batch_size, dim=1)
-        refresh_norms(
-            encoder, encoder.make, lambda b: encoder(look(b)), [b for b in batches if b.shape[1] > 1]
-        )
+    how = _unit_training(n, size, fitting)
+    train(denoiser, loss, rectangle(seen.learn), seeds, how, held_out, stage, progress)
     return denoiser
+
+
+def _fit_encoders(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting) -> EncoderDenoiser:
+    """A network for each member, from all rows but those it is judged on."""
+    n_classes, shape, covered = r.shape[1], x.shape[1:], np.unique(seen.unit)
+    everything = np.arange(len(x)) if len(covered) < len(x) and len(seen.judge) == 1 else covered
+    taught = []
+    for m, judged in enumerate(seen.judge):
+        rows = np.setdiff1d(everything, seen.unit[judged])
+        seed = seed_of(fitting.seed, 11, m)
+        encoder = build_encoder(fitting["encoder"], shape, fitting["width"] or 128, seed)
+        width = encoder_width(encoder, shape)
+        module = networks.seeded(seed, partial(with_head, encoder, width, n_classes))
+        names = ("epochs", "batch_size", "lr", "weight_decay")
+        lesson = Lesson(f"denoiser-{m}", rows, seed, *(fitting[name] for name in names))
+        taught.append(teach(module, x, y, n_classes, reader.pixels, lesson, fitting))
+    stacked = Stacked(taught).to(fitting.device)
+    return EncoderDenoiser(stacked, n_classes, fitting["mean_input"], fitting["prior"] == "mean")
 
 
 def _unit_training(n: int, size: Size, fitting: Fitting) -> Training:
@@ -190,15 +197,15 @@ def _held_out(denoiser: PrototypeDenoiser, look, y: Tensor, f: Tensor, rows: Ten
     return held_out
 
 
-def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting) -> ProductDenoiser:
+def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting) -> ProductDenoiser:
     (rows,) = seen.learn
     seed = seed_of(fitting.seed, 5)
     width = fitting["width"] or 128
-    encoder = build_encoder(fitting["encoder"], shape, width, [seed]).to(fitting.device)
-    if encoder_width(encoder, shape, fitting.device) != width:
+    encoder = build_encoder(fitting["encoder"], x.shape[1:], width, seed)
+    if encoder_width(encoder, x.shape[1:]) != width:
         raise ValueError(f"encoder must give width={width} numbers a row with denoiser='table'.")
     denoiser = ProductDenoiser(
-        encoder,
+        Stacked([encoder]),
         r.shape[1],
         fitting.schedule,
         generators([seed]),
@@ -237,7 +244,15 @@ def judge(model: ClassModel, seen: Seen, fitting: Fitting) -> Judged:
     rng = np.random.default_rng(seed_of(fitting.seed, 31))
     rows = np.stack([rng.permutation(each)[:n] for each in seen.judge])
     f, y = seen.f[rows], seen.y[rows].ravel()
-    glimpse = model.glimpse(_looker(model.reader, seen, fitting)(torch.from_numpy(rows)), f)
+    look = _looker(model.reader, seen, fitting)(torch.from_numpy(rows))
+    glimpse = model.glimpse(look, f)
+    flat_f = f.reshape(-1, model.n_classes).astype(float)
+    if isinstance(model.denoiser, PrototypeDenoiser):
+        said = model.direct(glimpse)
+        assert said is not None
+        exponents = fit_pool(flat_f, said.reshape(flat_f.shape), y, fitting["mean_input"])
+        model.denoiser.pool.copy_(torch.tensor(exponents))
+        glimpse = model.glimpse(look, f)
     direct = model.direct(glimpse)
     sampler = class_sampler(
         fitting["sampler"], fitting.schedule, fitting["n_evaluations"], fitting["denoiser"] == "unit"
@@ -247,12 +262,11 @@ def judge(model: ClassModel, seen: Seen, fitting: Fitting) -> Judged:
     draws = drawn.transpose(2, 0, 1, 3).reshape(n_draws, -1, model.n_classes)
     tau = tune_temperature(draws, y)
     evidence = weigh(draws, tau, fitting["piw"])
-    flat_f = f.reshape(-1, model.n_classes)
     candidates = candidate_probabilities(
         flat_f, None if direct is None else direct.reshape(-1, model.n_classes), evidence
     )
     chosen = fitting["proba"]
-    mixture = fit_mixture(candidates, y) if chosen == "auto" else Mixture.of(chosen)
+    mixture = fit_mixture(candidates, y) if chosen == "auto" else Mixture({chosen: 1.0})
     proba = mixture(candidates)
     experience = Experience(
         doubts={by: doubt(replace(evidence, proba=proba), by) for by in DOUBTS},

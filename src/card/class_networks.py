@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from card import networks
+from card.fit import Fitting
 from card.networks import Network, Shape
 from card.stacked import Stacked, refresh_norms
 from card.train import Training, seed_of, train
@@ -29,43 +31,67 @@ def build_network(name: str, shape: Shape, n_classes: int, hidden: Sequence[int]
     )
 
 
-def train_network(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, n_classes: int, mean: Any, pixels: Pixels, j: int, fitting
-) -> Stacked:
-    seed = seed_of(fitting.seed, 24, j)
+@dataclass(frozen=True)
+class Lesson:
+    """What a network is taught: which rows, for how long, how fast."""
+
+    label: str  # of its progress bar and checkpoint
+    rows: np.ndarray
+    seed: int
+    epochs: int | None
+    batch_size: int | None
+    lr: float
+    weight_decay: float
+
+    def training(self) -> Training:
+        """A one-cycle rate; with nothing said some 4000 steps, but 10 to 60 epochs."""
+        n = len(self.rows)
+        batch_size = even_batches(n, self.batch_size or int(np.clip(n // 100, 16, 256)))
+        steps = -(-n // batch_size)
+        return Training(
+            epochs=self.epochs or int(np.clip(round(4000 / steps), 10, 60)),
+            batch_size=batch_size,
+            lr=self.lr,
+            final_lr=0.01 * self.lr,
+            warmup=0.2,
+            weight_decay=self.weight_decay,
+            clip=None,
+        )
+
+
+def mean_lesson(rows: np.ndarray, j: int, fitting: Fitting) -> Lesson:
+    """Of the j-th base classifier."""
+    names = ("mean_epochs", "mean_batch_size", "mean_lr", "mean_weight_decay")
+    return Lesson(f"mean-{j}", rows, seed_of(fitting.seed, 24, j), *(fitting[name] for name in names))
+
+
+def base_network(mean: Any, shape: Shape, n_classes: int, seed: int, fitting: Fitting) -> nn.Module:
+    """A built-in classifier by name, or the user's module with weights drawn anew."""
     if isinstance(mean, str):
-        shape = x.shape[1:]
-        module = networks.seeded(seed, lambda: build_network(mean, shape, n_classes, fitting["mean_hidden"]))
-    else:
-        module = networks.seeded(seed, lambda: _fresh(mean))
+        return networks.seeded(seed, lambda: build_network(mean, shape, n_classes, fitting["mean_hidden"]))
+    return networks.seeded(seed, lambda: fresh(mean))
+
+
+def teach(
+    module: nn.Module, x: np.ndarray, y: np.ndarray, n_classes: int, pixels: Pixels, lesson: Lesson, fitting
+) -> nn.Module:
+    """Train a network that gives logits on cross-entropy; images are varied anew at every look."""
     net = Stacked([module]).to(fitting.device)
     images, labels = torch.from_numpy(x), torch.from_numpy(y).to(fitting.device)
     augment, noise = augment_of(fitting["augment"]), fitting["noise"]
-    batch_size = even_batches(
-        len(rows), fitting["mean_batch_size"] or int(np.clip(len(rows) // 100, 16, 128))
-    )
-    steps = -(-len(rows) // batch_size)
-    how = Training(
-        epochs=fitting["mean_epochs"] or int(np.clip(round(4000 / steps), 10, 60)),
-        batch_size=batch_size,
-        lr=fitting["mean_lr"],
-        final_lr=0.0,
-        warmup=0.1,
-        weight_decay=fitting["mean_weight_decay"],
-        clip=None,
-    )
+    how = lesson.training()
 
-    def read(batch: Tensor, gen: Generator) -> Tensor:
-        image = images[batch[0].cpu()]
+    def read(batch: Tensor, rng: Generator) -> Tensor:
+        image = images[batch.cpu()]
         image = image.float() / 255 if image.dtype == torch.uint8 else image.float()
         if augment is not None and image.dim() == 4:
-            image = augment(image, gen)
+            image = augment(image, rng)
         if noise:
-            image = image + noise * torch.randn(image.shape, generator=gen)
+            image = image + noise * torch.randn(image.shape, generator=rng)
         return pixels(image).to(fitting.device)[None]
 
     def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
-        logits = net(read(batch, _on_cpu(rngs[0])))[0]
+        logits = net(read(batch[0], _on_cpu(rngs[0])))[0]
         if logits.dim() != 2 or logits.shape[1] != n_classes:
             raise ValueError(
                 f"mean must give logits of shape (rows, {n_classes}), one for each class; "
@@ -74,12 +100,12 @@ def train_network(
         return functional.cross_entropy(logits, labels[batch[0]])[None]
 
     net.train()
-    progress = fitting.bars.training(f"f {j + 1}")
-    train(net, loss, torch.from_numpy(rows)[None], [seed], how, None, fitting.stage(f"mean-{j}"), progress)
-    fixed = torch.Generator().manual_seed(seed)
-    some = torch.from_numpy(rows[: 20 * batch_size]).split(batch_size)
-    refresh_norms(net, net.make, lambda b: net(read(b[None], fixed)), [b for b in some if len(b) > 1])
-    return net
+    rows, stage = torch.from_numpy(lesson.rows), fitting.stage(lesson.label)
+    train(net, loss, rows[None], [lesson.seed], how, None, stage, fitting.bars.training(lesson.label))
+    rng = Generator().manual_seed(lesson.seed)
+    some = rows[: 20 * how.batch_size].split(how.batch_size)
+    refresh_norms(net, net.make, lambda b: net(read(b, rng)), [b for b in some if len(b) > 1])
+    return net.member(0)
 
 
 def even_batches(n: int, batch_size: int) -> int:
@@ -93,7 +119,7 @@ def _on_cpu(rng: Generator) -> Generator:
     return rng if rng.device.type == "cpu" else Generator().manual_seed(rng.initial_seed())
 
 
-def _fresh(module: nn.Module) -> nn.Module:
+def fresh(module: nn.Module) -> nn.Module:
     """A copy with weights drawn anew."""
     copy = deepcopy(module)
     for part in copy.modules():

@@ -58,6 +58,8 @@ def _response(estimator: Any) -> str:
 
 def _columns(estimator: Any) -> str:
     features = getattr(estimator, "features_", None)
+    if getattr(estimator, "image_shape_", None) is not None:
+        return f"## Rows\n\nImages of shape {estimator.image_shape_} (channels, height, width)."
     if features is None:
         return f"## Columns\n\n{estimator.n_features_in_} columns of numbers, taken as they are."
     lines = ["## Columns", "", "| column | kind | gaps at fit | learned |", "|---|---|---|---|"]
@@ -87,6 +89,11 @@ def _metrics(estimator: Any, metrics: dict[str, float] | None) -> str:
         lines.append(
             f"- typical error of the mean model alone, {kind}: {', '.join(f'{s:.6g}' for s in scale)}"
         )
+    known = getattr(estimator, "experience_", None)
+    if known is not None:
+        accuracy, f_accuracy = (100 * np.mean(c) for c in (known.correct, known.f_correct))
+        n = len(known.correct)
+        lines.append(f"- accuracy on {n} rows held out at fit: {accuracy:.2f} %, f alone {f_accuracy:.2f} %")
     return "\n".join(["## Metrics", "", *lines, "- on rows of your own: `card evaluate MODEL DATA`"])
 
 

@@ -27,11 +27,14 @@ import safetensors.numpy
 import sklearn
 import torch
 
+from card.bundle import Bundle, tensors
 from card.checkpoint import write_atomically
+from card.class_persist import MissingModule, class_state, restore_classes
 from card.codec import Codec
 from card.crossfit import CrossFit
 from card.denoise import Denoiser, TableDenoiser, UnitDenoiser
 from card.features import Features
+from card.manners import torch_device
 from card.mean import NetworkMean, RegressorMean, ZeroMean
 from card.model import Model, Predictor
 from card.model_card import model_card
@@ -64,24 +67,6 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # of every part: equal models give equal files
 
 class ModelFileError(ValueError):
     """A file is not a model that this version can load; the message says why."""
-
-
-Arrays = dict[str, np.ndarray]
-
-
-class Bundle:
-    """Named arrays and scikit-learn objects collected while a model is taken apart."""
-
-    def __init__(self) -> None:
-        self.arrays: Arrays = {}
-        self.estimators: list[Any] = []
-
-    def put(self, prefix: str, arrays: Arrays) -> None:
-        self.arrays |= {f"{prefix}.{name}": np.ascontiguousarray(value) for name, value in arrays.items()}
-
-    def get(self, prefix: str) -> Arrays:
-        start = prefix + "."
-        return {name[len(start) :]: value for name, value in self.arrays.items() if name.startswith(start)}
 
 
 # ------------------------------------------------------------------------ save
@@ -144,9 +129,9 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
     if estimator.features_ is not None:
         features, arrays = estimator.features_.to_state()
         bundle.put("features", arrays)
-    for k, scores in enumerate(estimator.conformal_ or []):
-        bundle.put("conformal", {str(k): scores})
     names = getattr(estimator, "feature_names_in_", None)
+    classifier = hasattr(estimator, "classes_")
+    own = class_state(estimator, bundle) if classifier else _regressor_state(estimator, bundle)
     return {
         "kind": type(estimator).__name__,
         "parameters": plain,
@@ -155,9 +140,14 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
         "n_features_in": getattr(estimator, "n_features_in_", None),
         "target_names": getattr(estimator, "target_names_", None),
         "seed": estimator.seed_,
-        "squeeze": estimator.squeeze_,
-        "model": _model_state(estimator.model_, bundle),
+        **own,
     }
+
+
+def _regressor_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
+    for k, scores in enumerate(estimator.conformal_ or []):
+        bundle.put("conformal", {str(k): scores})
+    return {"squeeze": estimator.squeeze_, "model": _model_state(estimator.model_, bundle)}
 
 
 UNSAVED = {
@@ -245,8 +235,16 @@ def _mean_state(mean: Predictor, bundle: Bundle) -> dict[str, Any]:
 # ------------------------------------------------------------------------ load
 
 
-def load(path: str | os.PathLike[str], device: str = "auto") -> Any:
+def load(
+    path: str | os.PathLike[str], device: str = "auto", modules: dict[str, torch.nn.Module] | None = None
+) -> Any:
     """Read a model that `save` wrote.
+
+    Parameters
+    ----------
+    modules
+        A file holds numbers and no code. A classifier that was fitted with torch modules of your own gets
+        them here, as {"mean": module, "encoder": module}; their weights are read from the file.
 
     Raises
     ------
@@ -258,7 +256,7 @@ def load(path: str | os.PathLike[str], device: str = "auto") -> Any:
     try:
         bundle.arrays = safetensors.numpy.load(parts[TENSORS])
         bundle.estimators = [_skops_load(path, parts[f"mean-{i}.skops"]) for i in range(len(parts) - 1)]
-        return _estimator(manifest, bundle, device)
+        return _estimator(manifest, bundle, device, modules or {})
     except ModelFileError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AssertionError, RuntimeError) as error:
@@ -331,15 +329,18 @@ def _untrusted(data: bytes) -> list[str]:
     return sorted(set(skops.io.get_untrusted_types(data=data)) - TRUSTED)
 
 
-def _estimator(manifest: dict[str, Any], bundle: Bundle, device: str) -> Any:
-    from card import estimators
+def _estimator(
+    manifest: dict[str, Any], bundle: Bundle, device: str, modules: dict[str, torch.nn.Module]
+) -> Any:
+    import card
 
-    kinds = {"CARDRegressor": estimators.CARDRegressor}
+    kinds = {"CARDRegressor": _restore_regressor, "CARDClassifier": _restore_classifier}
     if manifest["kind"] not in kinds:
         raise ModelFileError(f"This library knows no {manifest['kind']}.")
     parameters = dict(manifest["parameters"])
     fitted_with = {name: v for name, v in parameters.items() if isinstance(v, dict) and "fitted_with" in v}
-    estimator = kinds[manifest["kind"]](**{k: v for k, v in parameters.items() if k not in fitted_with})
+    kind = getattr(card, manifest["kind"])
+    estimator = kind(**{k: v for k, v in parameters.items() if k not in fitted_with})
     estimator.device = device
     if manifest["features"] is None:
         estimator.features_ = None
@@ -351,12 +352,23 @@ def _estimator(manifest: dict[str, Any], bundle: Bundle, device: str) -> Any:
         estimator.n_features_in_ = manifest["n_features_in"]
     estimator.target_names_ = manifest.get("target_names")
     estimator.seed_ = manifest["seed"]
+    kinds[manifest["kind"]](estimator, manifest, bundle, modules)
+    return estimator
+
+
+def _restore_regressor(estimator: Any, manifest: dict[str, Any], bundle: Bundle, modules: Any) -> None:
     estimator.squeeze_ = manifest["squeeze"]
     scores = bundle.get("conformal")
     estimator.conformal_ = [scores[str(k)] for k in range(len(scores))] or None
-    estimator.model_ = _model(manifest["model"], bundle, estimators.torch_device(device))
+    estimator.model_ = _model(manifest["model"], bundle, torch_device(estimator.device))
     estimator.schedule_ = getattr(estimator.model_.denoiser, "schedule", None) or estimator._schedule()
-    return estimator
+
+
+def _restore_classifier(estimator: Any, manifest: dict[str, Any], bundle: Bundle, modules: Any) -> None:
+    try:
+        restore_classes(estimator, manifest, bundle, modules)
+    except MissingModule as error:
+        raise ModelFileError(str(error)) from None
 
 
 def _model(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Model:
@@ -374,10 +386,6 @@ def _model(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Model
     )
 
 
-def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
-
-
 def _denoiser(state: dict[str, Any], bundle: Bundle, n_members: int, device: torch.device) -> Denoiser:
     rngs = generators([0] * n_members)
     sizes = (state["n_features"], state["n_targets"])
@@ -385,12 +393,12 @@ def _denoiser(state: dict[str, Any], bundle: Bundle, n_members: int, device: tor
     if state["kind"] == "unit":
         denoiser = UnitDenoiser(*sizes, rngs, state["width"])
     else:
-        scales = _tensors(bundle.get("schedule"))
+        scales = tensors(bundle.get("schedule"))
         schedule = Schedule(scales["alpha"], scales["sigma"])
         denoiser = TableDenoiser(
             *sizes, schedule, rngs, state["width"], state["mean_input"], state["centred"]
         )
-    denoiser.load_state_dict(_tensors(bundle.get("denoiser")))
+    denoiser.load_state_dict(tensors(bundle.get("denoiser")))
     return denoiser.to(device)
 
 
@@ -399,7 +407,7 @@ def _mean(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Predic
         return ZeroMean(state["n_targets"])
     if state["kind"] == "network":
         network = NetworkMean(state["sizes"], [0], state["dropout"], device)
-        network.network.load_state_dict(_tensors(bundle.get("mean")))
+        network.network.load_state_dict(tensors(bundle.get("mean")))
         return network
     if state["kind"] == "regressor":
         arrays = bundle.get("mean")

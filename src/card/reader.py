@@ -122,5 +122,6 @@ class Seen:
     x: np.ndarray  # (n, ...) features, or pixels
     f: np.ndarray  # (n, C)
     y: np.ndarray  # (n,)
+    unit: np.ndarray  # (n,) number of the training row behind it
     learn: list[np.ndarray]  # for each member the rows it learns from
     judge: list[np.ndarray]  # and those it is judged on

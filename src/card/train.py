@@ -244,6 +244,7 @@ class Loop:
         state |= {f"adam.{name}": value for name, value in self.adam.state().items()}
         state |= {f"ema.{i}": value for i, value in enumerate(self.ema or [])}
         state |= {f"best.{name}": value for name, value in (self.best or {}).items()}
+        state |= {f"buffer.{name}": value for name, value in self.module.named_buffers()}
         for name, table in self.tables.items():
             assert table.rows is not None
             state |= {f"table.{name}.{key}": value for key, value in table.rows.snapshot().items()}
@@ -260,6 +261,8 @@ class Loop:
             if self.ema is not None:
                 self.ema[i].copy_(state[f"ema.{i}"])
         self.adam.load(_under(state, "adam."))
+        for name, value in self.module.named_buffers():
+            value.copy_(state[f"buffer.{name}"])
         best = _under(state, "best.")
         self.best = {name: value.to(self.params[0].device) for name, value in best.items()} or None
         for name, table in self.tables.items():

@@ -98,6 +98,10 @@ def _classes(
     if hasattr(model, "predict_mean_model"):
         scores["f alone"] = score_classes(y, np.asarray(model.predict_mean_model(X)), None, classes)
     name = (target_names(model) or ["label"])[0]
+    look = classification.triage(y, proba, classes, numbers)
+    if hasattr(model, "deferral_gain"):
+        gain = model.deferral_gain(X, y)
+        look += classification.gain(gain.aurc, gain.f_aurc)
 
     def summary(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         p = np.clip(model.predict_proba(table), 1e-12, 1)
@@ -107,7 +111,7 @@ def _classes(
         ("Data", data_section(X, {name: y}, getattr(model.features_, "kinds", {}))),
         ("Headline", regression.metric_tiles(scores)),
         ("Reliability", classification.reliability(y, proba, classes)),
-        ("Who should look at what", classification.triage(y, proba, classes, numbers)),
+        ("Who should look at what", look),
         ("Certain and uncertain rows", classification.certain_rows(details, y, numbers)),
         (
             "Columns",

@@ -1,0 +1,149 @@
+"""Images: base networks, encoders, modules of the user's, noise and shifts."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from card import CARDClassifier
+from card.views import noisy, shift
+
+QUICK = {"epochs": 6, "mean_epochs": 4, "cv": 2, "n_draws": 20, "batch_size": 32, "random_state": 0}
+RNG = np.random.default_rng(0)
+Y = RNG.integers(3, size=240)
+X = (
+    RNG.integers(0, 90, size=(240, 1, 12, 12)) + 160 * (np.arange(12) // 4 == Y[:, None, None, None])
+).astype(np.uint8)
+
+
+def accuracy(clf: CARDClassifier) -> float:
+    return float((clf.predict(X) == Y).mean())
+
+
+def flat_module(n_out: int, width: int = 16) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(144, width), nn.ReLU(), nn.Linear(width, n_out))
+
+
+CASES = {
+    "a network for each fold": {},
+    "mlp": {"mean": "mlp-bn", "mean_hidden": (16,)},
+    "one network, rows held out": {"cv": [(np.arange(200), np.arange(200, 240))]},
+    "one network, own encoder": {"cv": [(np.arange(200), np.arange(200, 240))], "encoder": "linear"},
+    "an encoder for each fold": {"mean": "mlp", "encoder": "lenet", "width": 16},
+    "scikit-learn on flattened images": {"mean": LogisticRegression()},
+    "the user's module": {"mean": flat_module(3)},
+    "the user's encoder": {"mean": "mlp", "encoder": flat_module(8)},
+    "frozen features": {"mean": "mlp", "encoder": flat_module(8).requires_grad_(False)},
+    "shifted while learning": {"augment": "flip-shift", "mean": "mlp-bn"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_images_are_classified(case):
+    clf = CARDClassifier(**QUICK | CASES[case]).fit(X, Y)
+    assert accuracy(clf) > 0.9
+    assert clf.assess(X[:5], n_draws=10).shape == (5, 9)
+    np.testing.assert_allclose(clf.predict_proba(X[:7]), clf.predict_proba(X)[:7], atol=1e-5)
+
+
+PAPER = {"epochs": 80, "n_steps": 10, "beta_T": 0.6, "mean_epochs": 3, "width": 16, "ema": 0.9, "lr": 5e-3}
+PAPER |= {"n_draws": 10, "batch_size": 40, "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "prior", "mean_input"),
+    [("linear", "mean", True), ("lenet", "zero", False), (flat_module(16), "mean", False)],
+)
+def test_the_papers_network_reads_images(encoder, prior, mean_input):
+    settings = PAPER | {"encoder": encoder, "prior": prior, "mean_input": mean_input}
+    assert accuracy(CARDClassifier.from_recipe("paper", **settings).fit(X[:120], Y[:120])) > 0.6
+
+
+def test_a_frozen_module_is_taken_as_it_is_and_left_alone():
+    module = flat_module(3).requires_grad_(False)
+    before = [p.clone() for p in module.parameters()]
+    clf = CARDClassifier(**QUICK, mean=module).fit(X, Y)
+    unit = torch.from_numpy(X / np.float32(255))
+    pixels = clf.model_.reader.pixels(unit)
+    wanted = torch.softmax(module(pixels), dim=1).numpy()
+    np.testing.assert_allclose(clf.predict_mean_model(X), wanted, atol=2e-3)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_a_module_that_is_trained_is_a_copy():
+    module = flat_module(3)
+    before = [p.detach().clone() for p in module.parameters()]
+    CARDClassifier(**QUICK, mean=module).fit(X, Y)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_the_encoder_runs_once_a_row_whatever_the_draws():
+    class Counting(nn.Module):
+        rows = 0
+
+        def __init__(self):
+            super().__init__()
+            self.inner = flat_module(16)
+
+        def forward(self, x):
+            Counting.rows += len(x)
+            return self.inner(x)
+
+    for settings in (QUICK | {"mean": "mlp"}, PAPER | {"denoiser": "table", "cv": None, "mean": "mlp"}):
+        clf = CARDClassifier(**settings | {"encoder": Counting(), "width": 16}).fit(X, Y)
+        Counting.rows = 0
+        clf.sample(X[:32], n_draws=50, random_state=0)
+        assert Counting.rows == 32 * clf.model_.n_members
+
+
+def test_noise_is_fresh_in_every_copy_and_of_the_asked_size():
+    copies = noisy(np.zeros((50, 1, 8, 8), np.uint8), 2.0, 3, np.random.default_rng(0))
+    assert copies.shape == (150, 1, 8, 8)
+    assert copies.std() == pytest.approx(2.0, rel=0.05)
+    assert not np.array_equal(copies[:50], copies[50:100])
+    assert noisy(X, 0.0, 3, np.random.default_rng(0)) is X
+
+
+def test_rows_that_are_noisy_at_predict_are_learned_from_noisy_ones():
+    clf = CARDClassifier(**QUICK | {"mean": "mlp-bn", "noise": 0.3, "copies": 2}).fit(X, Y)
+    test = noisy(X, 0.3, 1, np.random.default_rng(1))
+    assert (clf.predict(test) == Y).mean() > 0.9
+
+
+def test_a_shift_moves_the_whole_image_and_a_mirror_keeps_its_pixels():
+    x = torch.zeros(40, 1, 9, 9)
+    x[:, :, 4, 4] = 1.0
+    moved = shift(x, torch.Generator().manual_seed(0), reach=2, flip=True)
+    assert torch.equal(moved.sum(dim=(1, 2, 3)), torch.ones(40))
+    at = moved.flatten(1).argmax(1)
+    assert len(set(at.tolist())) > 10
+    assert set((at // 9).tolist()) <= {2, 3, 4, 5, 6}
+
+
+def test_grey_images_need_no_channel_axis():
+    clf = CARDClassifier(**QUICK, mean="mlp").fit(X[:, 0], Y)
+    np.testing.assert_allclose(clf.predict_proba(X), clf.predict_proba(X[:, 0]))
+
+
+def test_images_of_another_size_or_kind_are_refused():
+    clf = CARDClassifier(**QUICK, mean="mlp").fit(X, Y)
+    with pytest.raises(ValueError, match=r"images of shape \(1, 12, 12\).*got \(1, 10, 12\)"):
+        clf.predict(X[:, :, :10])
+    with pytest.raises(ValueError, match="images of shape"):
+        clf.predict(X.reshape(240, -1))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        clf.predict(np.full((2, 1, 12, 12), np.nan))
+    table = CARDClassifier(**QUICK, mean=LogisticRegression()).fit(X.reshape(240, -1), Y)
+    with pytest.raises(ValueError, match="dim 4"):
+        table.predict(X)
+
+
+def test_modules_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"logits of shape \(rows, 3\)"):
+        CARDClassifier(**QUICK, mean=flat_module(4)).fit(X, Y)
+    with pytest.raises(ValueError, match="encoder does not read rows"):
+        CARDClassifier(**QUICK, mean="mlp", encoder=nn.Linear(5, 3)).fit(X, Y)
+    with pytest.raises(ValueError, match="at least 12 pixels"):
+        CARDClassifier(**QUICK, mean="lenet5").fit(X[:, :, :8, :8], Y)
