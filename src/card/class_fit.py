@@ -260,7 +260,7 @@ def judge(model: ClassModel, seen: Seen, fitting: Fitting) -> Judged:
     n_draws = max(2, fitting["n_draws"])
     drawn = model.draw(glimpse, n_draws, sampler, seed_of(fitting.seed, 32))
     draws = drawn.transpose(2, 0, 1, 3).reshape(n_draws, -1, model.n_classes)
-    tau = tune_temperature(draws, y)
+    tau = fitting["tau"] or tune_temperature(draws, y)
     evidence = weigh(draws, tau, fitting["piw"])
     candidates = candidate_probabilities(
         flat_f, None if direct is None else direct.reshape(-1, model.n_classes), evidence

@@ -88,10 +88,12 @@ class CARDClassifier(ClassifierMixin, Estimator):
         Of the network f.
     standardise_x : bool, default=True
     sampler : {"ancestral", "ddim", "multistep", "multistep-sde"}, default="ancestral"
-    n_evaluations : int, default=6
+    n_evaluations : int, default=4
         Noise levels of a draw (not for "ancestral" with the "table" denoiser, which takes n_steps).
-    read_level, floor : float, default=1.0 and 0.2
+    read_level, floor : float, default=3.0 and 0.1
         Noise level at which draws of the "unit" denoiser are read, and the noise they keep.
+    tau : float or None, default=None
+        Temperature of the draws' probabilities, on which the t-test is made; None tunes it at fit.
     n_draws : int, default=100
         Draws behind the probabilities, where those need any, and behind `triage`.
     proba : {"auto", "f", "direct", "votes", "temperature"}, default="auto"
@@ -161,6 +163,7 @@ class CARDClassifier(ClassifierMixin, Estimator):
         "n_evaluations": [Interval(numbers.Integral, 2, None, closed="left")],
         "read_level": [Interval(numbers.Real, 0, 10, closed="neither")],
         "floor": [Interval(numbers.Real, 0, None, closed="neither")],
+        "tau": [Interval(numbers.Real, 0, None, closed="neither"), None],
         "n_draws": [Interval(numbers.Integral, 2, None, closed="left")],
         "proba": [StrOptions({"auto", "f", "direct", "votes", "temperature"})],
         "piw": [StrOptions({"brier", "raw"})],
@@ -200,9 +203,10 @@ class CARDClassifier(ClassifierMixin, Estimator):
         mean_weight_decay: float = 1e-2,
         standardise_x: bool = True,
         sampler: str = "ancestral",
-        n_evaluations: int = 6,
-        read_level: float = 1.0,
-        floor: float = 0.2,
+        n_evaluations: int = 4,
+        read_level: float = 3.0,
+        floor: float = 0.1,
+        tau: float | None = None,
         n_draws: int = 100,
         proba: str = "auto",
         piw: str = "brier",
@@ -245,6 +249,7 @@ class CARDClassifier(ClassifierMixin, Estimator):
         self.n_evaluations = n_evaluations
         self.read_level = read_level
         self.floor = floor
+        self.tau = tau
         self.n_draws = n_draws
         self.proba = proba
         self.piw = piw

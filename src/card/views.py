@@ -38,7 +38,8 @@ class Pixels:
         if not len(self.mean):
             return x
         mean, std = (torch.from_numpy(a).to(x).view(-1, 1, 1) for a in (self.mean, self.std))
-        return (x - mean) / std
+        out = (x - mean) / std
+        return out.contiguous(memory_format=torch.channels_last) if out.dim() == 4 else out  # faster on a CPU
 
     def flat(self, x: np.ndarray) -> np.ndarray:
         """(N, D) for whoever wants a table."""

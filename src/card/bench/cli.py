@@ -71,6 +71,7 @@ def run(
     splits: Annotated[str | None, typer.Option(help="Such as 0-4,7, or all.")] = None,
     seeds: Annotated[str | None, typer.Option(help="The same for toys and images.")] = None,
     methods: Annotated[str | None, typer.Option(help="Such as card,deep-ensembles, or module:Class.")] = None,
+    variants: Annotated[str | None, typer.Option(help="Such as V1,V2, of those in the experiment.")] = None,
     recipe: Annotated[str | None, typer.Option(help="modern or paper.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter for every unit: key=value.")
@@ -93,7 +94,7 @@ def run(
     if backend not in runner.BACKENDS:
         raise unknown("backend", backend, runner.BACKENDS)
     chosen = load(_find(experiment, experiments), quick=quick)
-    chosen = _narrowed(chosen, datasets, splits, seeds, methods, recipe, set_ or [])
+    chosen = _narrowed(chosen, datasets, splits, seeds, methods, variants, recipe, set_ or [])
     summary = runner.run(
         chosen,
         results / "quick" if quick else results,
@@ -133,6 +134,7 @@ def _narrowed(
     splits: str | None,
     seeds: str | None,
     methods: str | None,
+    variants: str | None,
     recipe: str | None,
     settings: list[str],
 ) -> Experiment:
@@ -147,11 +149,22 @@ def _narrowed(
         changes["indices"] = parse_indices(indices, kind)
     if methods is not None:
         changes["methods"] = parse_methods(methods)
+    if variants is not None:
+        changes["variants"] = _variants(chosen, variants)
     if recipe is not None:
         changes["recipe"] = recipe
     if settings:
         changes["overrides"] = (*chosen.overrides, Override(freeze(dict(map(_setting, settings)))))
     return narrow(chosen, **changes)
+
+
+def _variants(chosen: Experiment, text: str) -> Any:
+    known = dict(chosen.variants)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise unknown("variant", name, known)
+    return tuple((name, known[name]) for name in names)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -12,9 +12,10 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 @cache
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that do the arithmetic."""
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}}
+def versions(more: tuple[str, ...] = ()) -> dict[str, str]:
+    """Of Python, of the packages that do the arithmetic, and of those that a method has beside them."""
+    names = (*PACKAGES, *more)
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from card.bench import chain, environment, score
+from card.bench import chain, class_score, environment, score
 from card.bench.arrays import scatter
 from card.bench.errors import DataNotAvailable
 from card.bench.kinds import KINDS, Data
@@ -98,22 +98,27 @@ def _fit(method: Method, estimators: Sequence[Any], data: Sequence[Data]) -> Non
 def _assess(
     unit: Unit, estimator: Any, data: Data, seconds_fit: float
 ) -> tuple[Report, Mapping[str, np.ndarray]]:
+    if KINDS[unit.kind].task == "classification":
+        part, seconds = class_score.assessed(estimator, data, unit.dataset)
+        return _report(unit, seconds_fit, seconds, part), {}
     prediction, seconds = score.timed(lambda: score.predicted(estimator, data.X_test, data.y_test))
-    report = {
-        **unit.identity(),
-        "seconds_fit": round(seconds_fit, 3),
-        "seconds_predict": round(seconds, 3),
-        "metrics": score.regression(prediction, data),
-    }
+    part = {"metrics": score.regression(prediction, data)}
     f_alone = score.mean_model(estimator, data)
     if f_alone is not None:
-        report["mean_model"] = f_alone
-    report |= {
+        part["mean_model"] = f_alone
+    return _report(unit, seconds_fit, seconds, part), _arrays(unit, estimator, prediction, data)
+
+
+def _report(unit: Unit, seconds_fit: float, seconds_predict: float, part: Mapping[str, Any]) -> Report:
+    return {
+        **unit.identity(),
+        "seconds_fit": round(seconds_fit, 3),
+        "seconds_predict": round(seconds_predict, 3),
+        **part,
         "version": environment.version(),
-        "versions": environment.versions(),
+        "versions": environment.versions(find_method(unit.method).packages),
         "hardware": environment.hardware(),
     }
-    return report, _arrays(unit, estimator, prediction, data)
 
 
 def _arrays(unit: Unit, estimator: Any, prediction: dict[str, Any], data: Data) -> dict[str, np.ndarray]:

@@ -2,8 +2,8 @@
 
 A method is anything that can be built from (recipe, overrides, seed) into an object with
 `fit(X, y)` and `predict_distribution(X)`, or `predict_proba(X)` for classes. The library's own
-are registered here, the competitors in `card.baselines`. A method of one's own needs no
-registration: `--methods mymodule:MyRegressor` names a class in any importable module.
+are registered here, the competitors in `card.baselines` and `card.peers`. A method of one's own needs
+no registration: `--methods mymodule:MyRegressor` names a class in any importable module.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Method:
     """Task -> names that overrides may set; None if that is not known beforehand."""
     fit_together: FitTogether | None = None
     """Fit several estimators with equal parameters, each on data of its own, in one batched run."""
+    packages: tuple[str, ...] = ()
+    """Packages that do its arithmetic beside those that all methods need: reports have their versions."""
 
     def choose_recipe(self, wanted: str, where: str = "") -> str:
         """The recipe asked for; a method with one recipe only has that."""
@@ -62,7 +64,7 @@ def _build_card(estimator: str) -> Build:
 
 
 def _card_class(estimator: str) -> Any:
-    return getattr(importlib.import_module("card.estimators"), estimator)
+    return getattr(importlib.import_module("card"), estimator)
 
 
 def _card_parameters(task: str) -> list[str]:
@@ -94,10 +96,15 @@ def of_class(name: str, cls: Callable[..., Any], task: str = "regression") -> Me
     return Method(name=name, build={task: build}, parameters=lambda task: names)
 
 
+COMPETITORS = ("card.baselines", "card.peers")
+
+
 def methods() -> dict[str, Method]:
     """Every registered method: the library's own, then the competitors."""
-    baselines: Mapping[str, Method] = getattr(importlib.import_module("card.baselines"), "METHODS", {})
-    return {CARD.name: CARD, **baselines}
+    found = {CARD.name: CARD}
+    for module in COMPETITORS:
+        found |= importlib.import_module(module).METHODS
+    return found
 
 
 def find_method(name: str, where: str = "") -> Method:
