@@ -24,7 +24,7 @@ FLOORS = [
     {"model_card", "plots", "evaluation", "class_persist"},
     {"persist"},
     {"integrations", "bench", "report"},
-    {"baselines"},
+    {"baselines", "peers"},
     {"app"},
     {"cli"},
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from card.bench import bars, class_tables, reports, tables
+from card.bench import bars, class_tables, comparison, reports, tables
 from card.bench.render import Table
 
 Build = Callable[[Sequence[reports.Report], Collection[str]], list[Table]]
@@ -24,6 +24,9 @@ class TableEntry:
 TABLES = {
     "toy": TableEntry("RMSE, QICE, PICP of the eight toys", tables.toy, ("toy.jsonl",)),
     "uci": TableEntry("RMSE, NLL, QICE, PICP beside the paper's five methods", tables.uci, ("uci.jsonl",)),
+    "comparison": TableEntry(
+        "wins, losses and ranks of all methods run", comparison.comparison, ("uci.jsonl",)
+    ),
     "bars": TableEntry("each UCI cell against the paper's CARD and best method", bars.bars, ("uci.jsonl",)),
     "reproduction": TableEntry(
         "the paper's recipe against the paper", bars.reproduction, ("uci.jsonl", "toy.jsonl")
