@@ -7,7 +7,20 @@ import card
 
 SOURCE = Path(card.__file__).parent
 FLOORS = [
-    {"noise", "rows", "codec", "columns", "checkpoint", "recipes", "metrics", "datasets", "images", "views", "bundle"},
+    {
+        "noise",
+        "rows",
+        "codec",
+        "warp",
+        "columns",
+        "checkpoint",
+        "recipes",
+        "metrics",
+        "datasets",
+        "images",
+        "views",
+        "bundle",
+    },
     {"nn", "networks", "stacked", "encoding", "forest", "files", "confidence", "labels"},
     {"features", "sample", "train", "deferral"},
     {"progress", "mean", "denoise", "flow", "learners"},

@@ -212,17 +212,18 @@ def _simplex(gram: np.ndarray, ridge: float) -> np.ndarray:
 def defaults(n: int) -> list[Learner]:
     """The built-in learners, their sizes by the number of rows n.
 
-    Networks take 600 (n / 1000)^0.7 steps, no less than 600 and no more than 4000. Up to 2500 rows they are 96
-    wide, read batches of 64 and at most 128 bins; beyond, they are 128 wide and read batches of 256. Up to 2500
-    rows boosted trees split exactly, log2(n / 30) levels deep but no less than 4 and no more than 6, and extra
-    trees join in; beyond, boosted trees use histograms and have n / 100 leaves, no less than 31 and no more
-    than 255. Below 250 rows all are cut in proportion.
+    Networks take 600 (n / 1000)^0.7 steps, no less than 600 and no more than 4000. Up to 2500 rows they are
+    96 wide and read batches of 64 and at most 128 bins; beyond, they are 160 wide and read batches of 256.
+    Up to 2500 rows boosted trees split exactly, log2(n / 30) levels deep but no less than 4 and no more than
+    6, and extra trees join in; beyond, boosted trees use histograms and have n / 100 leaves, no less than 31
+    and no more than 255. Below 250 rows all are cut in proportion.
     """
     effort, small = min(1.0, n / 250), n <= 2500
     steps = round(600 * effort * np.clip((n / 1000) ** 0.7, 1, 6.7))
-    network = Network(steps=max(40, steps), batch_size=256)
     if small:
-        network = replace(network, width=96, batch_size=64, most_bins=128)
+        network = Network(steps=max(40, steps), width=96, batch_size=64, most_bins=128)
+    else:
+        network = Network(steps=steps, width=160, batch_size=256, weight_decay=5e-2)
     networks = [network, replace(network, name="network_bins", bins=16)]
     if not small:
         leaves = int(np.clip(n // 100, 31, 255))

@@ -187,14 +187,18 @@ class UnitDenoiser(Denoiser):
 
         return denoise
 
-    def at_with_tangents(self, context: Tensor, schedule: Schedule) -> Denoise:
-        """As `at`, for a state (1 + J, M, B, K): r_k and J directions, whose derivatives come out beside."""
+    def at_with_tangents(self, context: Tensor, schedule: Schedule, apart: float = 1.0) -> Denoise:
+        """As `at`, for a state (1 + J, M, B, K): r_k and J directions, whose derivatives come out beside.
+
+        Members keep `apart` of what their velocity differs by from the average: at 1 each walks by itself.
+        """
         alpha, sigma, gates = schedule.alpha.tolist(), schedule.sigma.tolist(), self.gates(schedule)
 
         def denoise(state: Tensor, k: int) -> Tensor:
-            return alpha[k] * state + sigma[k] * self.velocity_with_tangents(
-                state, context, gates[:, k - 1 : k]
-            )
+            v = self.velocity_with_tangents(state, context, gates[:, k - 1 : k])
+            if apart < 1.0:
+                v = torch.lerp(v.mean(1, keepdim=True), v, apart)
+            return alpha[k] * state + sigma[k] * v
 
         return denoise
 

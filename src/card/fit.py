@@ -33,8 +33,10 @@ from card.nn import generators, member
 from card.noise import Schedule
 from card.progress import Bars
 from card.train import Progress, Trace, Training, seed_of, train
+from card.warp import Warp
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
+MOST_WARPED = 10_000  # held-out rows that calibrate the flow
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -158,10 +160,11 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         patience=max(8 * every, epochs // 4),
         evaluate_every=every,
     )
+    rows, f, r = (_stacked([each], fitting) for each in (x, means.f, error / scale))
     denoiser, _ = fit_unit_denoiser(
-        _stacked([x], fitting),
-        _stacked([means.f], fitting),
-        _stacked([error / scale], fitting),
+        rows,
+        f,
+        r,
         means.fold,
         means.n_members,
         seed_of(fitting.seed, 11),
@@ -171,7 +174,7 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         fitting.stage("denoiser"),
         fitting.bars.training("denoiser"),
     )
-    return Model(
+    model = Model(
         codec,
         means.predictor,
         denoiser,
@@ -180,8 +183,24 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         True,
         means.n_members,
         fitting.device,
-        means.fold,
+        apart=1.0 / math.sqrt(max(1, means.n_members - 1)),
+        fold=means.fold,
     )
+    if z.shape[1] == 1:
+        model.warp = _warp(model, rows, f, r, fitting)
+    return model
+
+
+def _warp(model: Model, x: Tensor, f: Tensor, r: Tensor, fitting: Fitting) -> Warp:
+    """From the residuals that members have not seen, a share of them where there are many."""
+    assert model.fold is not None
+    folds = [np.flatnonzero(model.fold == m) for m in range(model.n_members)]
+    some = np.random.default_rng(seed_of(fitting.seed, 17))
+    rows = [some.permutation(fold)[: MOST_WARPED // model.n_members] for fold in folds]
+    square = rectangle(rows).to(x.device)
+    z = model.held_out_latents(x[square], f[square], r[square], fitting.schedule, fitting["n_nodes"])
+    each = z.reshape(square.shape)
+    return Warp.fit(np.concatenate([each[m, : len(own)] for m, own in enumerate(rows)]))
 
 
 def fit_plain(

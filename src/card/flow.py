@@ -200,12 +200,15 @@ class Curve:
         mean = (mass * y).sum(-1) / total
         return mean, (mass * (y - mean[..., None]).square()).sum(-1) / total
 
-    def _density(self, y: Tensor) -> Tensor:
-        """Each member's own density at values of its own: y (M, N, m)."""
-        n_members, n_rows, n_values = y.shape
+    def at_own(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """z and dz/dy of each member at values of its own: y (M, N, m), as are both."""
         flat = Curve(self.y.flatten(0, 1)[None], self.z, self.dz.flatten(0, 1)[None])
-        z, slope = flat.at(y.reshape(n_members * n_rows, n_values))
-        return (torch.exp(-0.5 * z.square() - LOG_SQRT_2PI) * slope)[0].view(y.shape)
+        z, slope = flat.at(y.flatten(0, 1))
+        return z.view(y.shape), slope.view(y.shape)
+
+    def _density(self, y: Tensor) -> Tensor:
+        z, slope = self.at_own(y)
+        return torch.exp(-0.5 * z.square() - LOG_SQRT_2PI) * slope
 
 
 def _spread(y: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ average f, member m is centred at
     c_m = f + (f_m - f) / sqrt(M - 1),
 
 so that the members spread by the variance of the average f and not by that of a single model: this
-is the epistemic part that folds can tell. For one member c = f, as in the paper.
+is the epistemic part that folds can tell. For one member c = f, as in the paper. The members' denoisers are
+averaged in the same way while the flow is solved, since an average of regressions errs less than each.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from card.nn import generators, member
 from card.noise import Schedule, even_log_snr
 from card.sample import Normal, Sampler
 from card.train import seed_of
+from card.warp import Warp
 
 TILE = 1024  # draws worked on at once: they stay in a core's cache
 FEWEST = 16  # rows in a matrix product: below, a CPU rounds differently, and a row would feel its company
@@ -67,6 +69,8 @@ class Model:
     centred: bool
     n_members: int
     device: torch.device
+    apart: float = 1.0  # of a denoiser's difference from the members' average, what it keeps in the flow
+    warp: Warp | None = None  # of the flow's latents, learned from held-out rows
     fold: np.ndarray | None = None  # (N,) of the training rows, right after a fit; not stored
 
     @property
@@ -134,17 +138,35 @@ class Model:
         as many steps.
         """
         f, centres = self.centres(x)
+        return self._decoded(self._residuals(self.context(x, f), schedule, n_nodes, refine), centres)
+
+    @torch.no_grad()
+    def held_out_latents(
+        self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int
+    ) -> np.ndarray:
+        """Where members place residuals r (M, n, 1) of rows x (M, n, D), f (M, n, 1) of their own: (M n,)."""
+        alone = replace(self, apart=1.0, warp=None)
+        curve = alone._residuals(self.denoiser.context(x, f), schedule, n_nodes)
+        return curve.at_own(r.double().cpu())[0].flatten().numpy()
+
+    def _residuals(self, context: Tensor, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
+        """The distributions of the residuals of rows of this context."""
         coarse, fine = latents(n_nodes), latents(refine * (n_nodes - 1) + 1)
-        context = self.context(x, f)
         y, dy = self._solve(context, schedule, coarse)
         hard = is_coarse(y, coarse, dy)
         if not bool(hard.any()):
-            return self._decoded(Curve.through(y, coarse, dy), centres)
+            return self._curve(y, coarse, dy)
         y, dy = _resample(y, dy, coarse, fine)
         ratio = schedule.sigma / schedule.alpha
         finer = even_log_snr(2 * schedule.n_steps, float(ratio[1]), float(ratio[-1]))
         y[:, hard], dy[:, hard] = self._solve(context[:, hard.to(context.device)], finer, fine)
-        return self._decoded(Curve.through(y, fine, dy), centres)
+        return self._curve(y, fine, dy)
+
+    def _curve(self, y: Tensor, z: Tensor, dy: Tensor) -> Curve:
+        if self.warp is None:
+            return Curve.through(y, z, dy)
+        g, slope = (torch.from_numpy(a) for a in self.warp(z.numpy()))
+        return Curve.through(y, g, dy / slope)
 
     def _solve(self, context: Tensor, schedule: Schedule, z: Tensor) -> tuple[Tensor, Tensor]:
         """Ends of the flow and tangents, (M, N, Q) each."""
@@ -159,12 +181,12 @@ class Model:
             n = part.shape[1]
             enough = part[:, torch.arange(max(n, FEWEST), device=self.device) % n]
             mean = self.denoiser.at(enough, schedule)(enough.new_zeros(*enough.shape[:2], 1), top)[:, :n]
+            mean = torch.lerp(mean.mean(0, keepdim=True), mean, self.apart)
             start = latent[:, None, :] + float(schedule.alpha[top]) * mean  # the prior, centred where r_0 is
             items = part[:, :, None].expand(-1, -1, n_nodes, -1).reshape(n_members, n * n_nodes, width)
             start = start.reshape(n_members, n * n_nodes, 1)
-            value, slope = solve(
-                self.denoiser.at_with_tangents(items, schedule), sampler, start, torch.ones_like(start)
-            )
+            denoise = self.denoiser.at_with_tangents(items, schedule, self.apart)
+            value, slope = solve(denoise, sampler, start, torch.ones_like(start))
             ends[0, :, block] = value.view(n_members, n, n_nodes).cpu()
             ends[1, :, block] = slope.view(n_members, n, n_nodes).cpu()
         return ends[0], ends[1]

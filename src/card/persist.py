@@ -40,6 +40,7 @@ from card.model import Model, Predictor
 from card.model_card import model_card
 from card.nn import generators
 from card.noise import Schedule
+from card.warp import Warp
 
 FORMAT = "card-diffusion model"
 FORMAT_VERSION = 1
@@ -179,12 +180,15 @@ def _model_state(model: Model, bundle: Bundle) -> dict[str, Any]:
         codec["levels"] = model.codec.levels
     bundle.put("codec", codec)
     bundle.put("model", {"scale": model.scale, "mean_scale": model.mean_scale})
+    if model.warp is not None:
+        bundle.put("warp", {"z": model.warp.z, "g": model.warp.g})
     weights = {name: value.detach().cpu().numpy() for name, value in model.denoiser.state_dict().items()}
     bundle.put("denoiser", weights)
     return {
         "response": model.codec.response,
         "centred": model.centred,
         "n_members": model.n_members,
+        "apart": model.apart,
         "mean": _mean_state(model.mean, bundle),
         "denoiser": _denoiser_state(model.denoiser, bundle),
     }
@@ -383,6 +387,8 @@ def _model(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Model
         centred=state["centred"],
         n_members=state["n_members"],
         device=device,
+        apart=state.get("apart", 1.0),  # the first files knew neither
+        warp=Warp(**warp) if (warp := bundle.get("warp")) else None,
     )
 
 

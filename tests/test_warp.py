@@ -1,0 +1,89 @@
+"""Held-out latents that are not normal are made so; few of them change little."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from card import CARDRegressor
+from card.flow import Curve, latents
+from card.warp import Warp
+
+
+def normal_scores(n: int, scale: float = 1.0) -> np.ndarray:
+    return norm.ppf((np.arange(n) + 0.5) / n, scale=scale)
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.0, 1.3])
+def test_held_out_latents_become_normal(scale):
+    z = normal_scores(100_000, scale)
+    warped, _ = Warp.fit(z)(z)
+    levels = np.array([0.025, 0.1, 0.3, 0.5, 0.8, 0.975])
+    assert np.quantile(warped, levels) == pytest.approx(norm.ppf(levels), abs=0.03)
+
+
+def test_latents_of_a_heavy_tailed_law_become_normal():
+    z = np.random.default_rng(0).standard_t(3, 100_000)
+    warped, _ = Warp.fit(z)(z)
+    for level in (0.5, 0.8, 0.95):
+        assert np.mean(np.abs(warped) < norm.ppf(0.5 + level / 2)) == pytest.approx(level, abs=0.01)
+
+
+def test_a_handful_of_rows_changes_next_to_nothing():
+    z = np.linspace(-3, 3, 50)
+    g, _ = Warp.fit(normal_scores(40, scale=0.5))(z)
+    assert g == pytest.approx(z, abs=0.1)
+
+
+def test_the_derivative_is_that_of_the_warp_inside_and_beyond_its_knots():
+    warp = Warp.fit(np.random.default_rng(1).standard_t(3, 5000))
+    z = np.linspace(-5, 5, 501)
+    ahead, behind = warp(z + 1e-6)[0], warp(z - 1e-6)[0]
+    assert warp(z)[1] == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-6)
+    assert (warp(z)[1] > 0).all()
+
+
+def test_a_warped_curve_is_still_a_distribution_with_the_density_of_its_cdf():
+    z = latents(12)
+    warp = Warp.fit(normal_scores(20_000, scale=0.8))
+    g, slope = (torch.from_numpy(a) for a in warp(z.numpy()))
+    plain = torch.sinh(z)[None, None]
+    curve = Curve.through(plain, g, torch.cosh(z)[None, None] / slope)
+    y = torch.linspace(-60, 60, 200_001, dtype=torch.float64)[None]
+    density = curve.logpdf(y).exp()[0].numpy()
+    assert np.trapezoid(density, y[0].numpy()) == pytest.approx(1.0, abs=1e-3)
+    between = np.diff(curve.cdf(y)[0].numpy()) / np.diff(y[0].numpy())
+    assert between == pytest.approx((density[1:] + density[:-1]) / 2, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = X[:, 0] + 0.3 * rng.standard_normal(200)
+    return CARDRegressor(mean="zero", epochs=40, random_state=0).fit(X, y), X
+
+
+def test_averaging_the_denoisers_brings_members_closer_and_keeps_their_mean(fitted):
+    model, X = fitted
+    near = model.predict_distribution(X)
+    model.model_.apart = 1.0
+    apart = model.predict_distribution(X)
+    model.model_.apart = 0.5
+    assert near.decompose().epistemic.mean() < 0.5 * apart.decompose().epistemic.mean()
+    assert near.mean() == pytest.approx(apart.mean(), abs=0.05)
+
+
+def test_the_warp_acts_on_the_predicted_cdf(fitted):
+    model, X = fitted
+    y = np.zeros(len(X))
+    kept = model.model_.warp
+    model.model_.warp = None
+    single = model.model_.member(0).curves(model._encode(X), model.schedule_, 40)
+    z = single.at(torch.from_numpy(y)[:, None])[0][0, :, 0].numpy()
+    model.model_.warp = kept
+    warped = model.model_.member(0).curves(model._encode(X), model.schedule_, 40)
+    u = warped.cdf(torch.from_numpy(y)[:, None])[:, 0].numpy()
+    inside = np.abs(z) < 2.3
+    assert u[inside] == pytest.approx(ndtr(kept(z)[0])[inside], abs=2e-3)
