@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from card.distribution import Distribution
-from card.peers.route import resolution
 
 
 class PeerNotAvailable(ImportError):
@@ -39,7 +38,6 @@ class Peer(RegressorMixin, BaseEstimator, ABC):
 
     random_state: int | None
     model_: Any
-    resolution_: float
 
     @abstractmethod
     def _learn(self, X: np.ndarray, y: np.ndarray, seed: int) -> Any:
@@ -55,7 +53,6 @@ class Peer(RegressorMixin, BaseEstimator, ABC):
         y = np.asarray(y, dtype=np.float64)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.model_ = self._learn(X, y, seed)
-        self.resolution_ = resolution(y)
         return self
 
     def predict_distribution(self, X: Any) -> Distribution:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from card.peers.base import Peer, held_out, need
-from card.peers.route import LEVELS, QuantileGrid
+from card.peers.route import LEVELS, QuantileGrid, bell, resolution
 
 MANY_ROWS = 10_000  # from here on scikit-learn advises its boosting on histograms
 
@@ -20,12 +21,21 @@ MANY_ROWS = 10_000  # from here on scikit-learn advises its boosting on histogra
 class QuantilePeer(Peer):
     """A peer that predicts quantiles at `LEVELS`."""
 
+    resolution_: float
+    background_: tuple[float, float]
+
     @abstractmethod
     def _values(self, X: np.ndarray) -> np.ndarray:
         """Quantiles (N, m) at `LEVELS`."""
 
+    def fit(self, X: Any, y: Any) -> QuantilePeer:
+        """Learn from rows X (N, D) and responses y (N,)."""
+        super().fit(X, y)
+        self.resolution_, self.background_ = resolution(y), bell(y)
+        return self
+
     def _law(self, X):
-        return QuantileGrid(LEVELS, self._values(X), self.resolution_)
+        return QuantileGrid(LEVELS, self._values(X), self.resolution_, self.background_)
 
 
 class QuantileForestRegressor(QuantilePeer):
