@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 from card import networks
 from card.base import fit_base
 from card.class_denoise import EncoderDenoiser, ProductDenoiser, PrototypeDenoiser, RowDenoiser, with_head
-from card.class_model import ClassModel, class_sampler
+from card.class_model import ClassModel, Glimpse, class_sampler
 from card.class_networks import Lesson, even_batches, teach
 from card.confidence import Evidence, tune_temperature, weigh
 from card.deferral import Doubt, doubt
@@ -31,10 +31,13 @@ from card.mixture import Mixture, fit_mixture, fit_pool
 from card.networks import Shape
 from card.nn import generators
 from card.reader import Reader, Seen
+from card.sample import Sampler, make_sampler
 from card.stacked import Stacked
 from card.train import Training, seed_of, train
 
+MOST_POOLED = 4000  # rows on which f and the denoiser's networks are pooled
 MOST_JUDGED = 1000  # rows on which temperature, mixture and experience are found
+MOST_NUMBERS = 8_000_000  # drawn for that
 MOST_HELD_OUT = 5000  # rows of a member on which its training is stopped
 DOUBTS: tuple[Doubt, ...] = ("piw", "p_value", "margin")
 
@@ -239,42 +242,67 @@ def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting
 
 
 def judge(model: ClassModel, seen: Seen, fitting: Fitting) -> Judged:
-    """Temperature, mixture and experience, from rows that each member is judged on."""
-    n = max(1, min(MOST_JUDGED // len(seen.judge), min(map(len, seen.judge))))
+    """Pool, temperature, mixture and experience, from rows that each member is judged on."""
     rng = np.random.default_rng(seed_of(fitting.seed, 31))
-    rows = np.stack([rng.permutation(each)[:n] for each in seen.judge])
-    f, y = seen.f[rows], seen.y[rows].ravel()
-    look = _looker(model.reader, seen, fitting)(torch.from_numpy(rows))
-    glimpse = model.glimpse(look, f)
-    flat_f = f.reshape(-1, model.n_classes).astype(float)
+    shuffled = [rng.permutation(each) for each in seen.judge]
     if isinstance(model.denoiser, PrototypeDenoiser):
-        said = model.direct(glimpse)
-        assert said is not None
-        exponents = fit_pool(flat_f, said.reshape(flat_f.shape), y, fitting["mean_input"])
-        model.denoiser.pool.copy_(torch.tensor(exponents))
-        glimpse = model.glimpse(look, f)
-    direct = model.direct(glimpse)
-    sampler = class_sampler(
-        fitting["sampler"], fitting.schedule, fitting["n_evaluations"], fitting["denoiser"] == "unit"
-    )
+        _fit_exponents(model, seen, _some(shuffled, MOST_POOLED), fitting)
     n_draws = max(2, fitting["n_draws"])
-    drawn = model.draw(glimpse, n_draws, sampler, seed_of(fitting.seed, 32))
+    most = int(np.clip(MOST_NUMBERS // (n_draws * model.n_classes), 50, MOST_JUDGED))
+    rows = _some(shuffled, most)
+    glimpse, y = _glimpse(model, seen, rows, fitting), seen.y[rows].ravel()
+    drawn = model.draw(glimpse, n_draws, _quick_sampler(fitting), seed_of(fitting.seed, 32))
     draws = drawn.transpose(2, 0, 1, 3).reshape(n_draws, -1, model.n_classes)
     tau = fitting["tau"] or tune_temperature(draws, y)
     evidence = weigh(draws, tau, fitting["piw"])
-    candidates = candidate_probabilities(
-        flat_f, None if direct is None else direct.reshape(-1, model.n_classes), evidence
-    )
+    direct, f = model.direct(glimpse), glimpse.f.reshape(-1, model.n_classes)
+    candidates = candidate_probabilities(f, None if direct is None else direct.reshape(f.shape), evidence)
     chosen = fitting["proba"]
     mixture = fit_mixture(candidates, y) if chosen == "auto" else Mixture({chosen: 1.0})
-    proba = mixture(candidates)
-    experience = Experience(
+    experience = _experience(evidence, mixture(candidates), f, y) if fitting["cv"] is not None else None
+    return Judged(tau, mixture, experience)
+
+
+def _some(rows: Sequence[np.ndarray], most: int) -> np.ndarray:
+    """(M, n) of each member's rows, no more than `most` in all."""
+    n = max(1, min(most // len(rows), min(map(len, rows))))
+    return np.stack([each[:n] for each in rows])
+
+
+def _glimpse(model: ClassModel, seen: Seen, rows: np.ndarray, fitting: Fitting) -> Glimpse:
+    look = _looker(model.reader, seen, fitting)
+    parts = [
+        model.glimpse(look(torch.from_numpy(rows[:, i : i + 512])), seen.f[rows[:, i : i + 512]])
+        for i in range(0, rows.shape[1], 512)
+    ]
+    return Glimpse(torch.cat([p.context for p in parts], dim=1), np.concatenate([p.f for p in parts], axis=1))
+
+
+def _fit_exponents(model: ClassModel, seen: Seen, rows: np.ndarray, fitting: Fitting) -> None:
+    """Pool f and what the denoiser's networks say."""
+    assert isinstance(model.denoiser, PrototypeDenoiser)
+    glimpse = _glimpse(model, seen, rows, fitting)
+    g = model.direct(glimpse)
+    assert g is not None
+    f, g = (a.reshape(-1, model.n_classes).astype(float) for a in (glimpse.f, g))
+    exponents = fit_pool(f, g, seen.y[rows].ravel(), fitting["mean_input"])
+    model.denoiser.pool.copy_(torch.tensor(exponents))
+
+
+def _quick_sampler(fitting: Fitting) -> Sampler:
+    """The estimator's own; for the paper's chain of a thousand steps one that agrees with it in twenty."""
+    if fitting["denoiser"] == "unit":
+        return class_sampler(fitting["sampler"], fitting.schedule, fitting["n_evaluations"], unit=True)
+    return make_sampler("multistep", fitting.schedule, min(20, fitting.schedule.n_steps))
+
+
+def _experience(evidence: Evidence, proba: np.ndarray, f: np.ndarray, y: np.ndarray) -> Experience:
+    return Experience(
         doubts={by: doubt(replace(evidence, proba=proba), by) for by in DOUBTS},
         correct=proba.argmax(axis=1) == y,
-        f_correct=flat_f.argmax(axis=1) == y,
-        f_confidence=flat_f.max(axis=1).astype(float),
+        f_correct=f.argmax(axis=1) == y,
+        f_confidence=f.max(axis=1).astype(float),
     )
-    return Judged(tau, mixture, experience if fitting["cv"] is not None else None)
 
 
 def candidate_probabilities(
