@@ -54,6 +54,20 @@ def test_chunks_in_and_out_are_the_whole_file(tmp_path, name):
     same(pd.concat(chunks, ignore_index=True).astype(str), frame.astype(str))
 
 
+def test_between_semicolons_a_comma_is_a_decimal_point(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "price;town;note\n1.234,50;Ulm;a,b\n-0,5;Bonn;\n12;Ulm;3,x\n", encoding="utf-8"
+    )
+    read = read_frame(tmp_path / "t.csv")
+    assert read["price"].tolist() == [1234.5, -0.5, 12.0]
+    assert read["note"].tolist() == ["a,b", None, "3,x"]
+
+
+def test_between_commas_a_quoted_comma_stays_text(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b\n"1,5",2\n', encoding="utf-8")
+    assert read_frame(tmp_path / "t.csv")["a"].tolist() == ["1,5"]
+
+
 def test_semicolons_and_byte_order_marks_are_read(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;x\n", encoding="utf-8-sig")

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +33,7 @@ FORMULA = re.compile(r"^\s*[=+\-@\t\r]")
 TRUTH = {"true": True, "false": False}
 INTEGER = re.compile(r"^\s*[+-]?\d{1,15}\s*$")
 LEADING_ZERO = re.compile(r"^\s*[+-]?0\d")
+DECIMAL_COMMA = re.compile(r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?\s*$")
 
 
 class FileError(ValueError):
@@ -281,8 +282,8 @@ def _read_text(path: Path, delimiter: str, rows: int, encoding: str) -> Iterator
         try:
             names = _header(path, next(reader, []))
             while chunk := _take(path, reader, rows, len(names)):
-                columns = zip(*chunk, strict=True)
-                yield pd.DataFrame(dict(zip(names, map(_object, columns), strict=True)), dtype=object)
+                columns = [_object(cells, delimiter == ";") for cells in zip(*chunk, strict=True)]
+                yield pd.DataFrame(dict(zip(names, columns, strict=True)), dtype=object)
         except csv.Error as e:
             raise FileError(f"{path}, line {reader.line_num}: {e}") from None
 
@@ -317,11 +318,17 @@ def _take(path: Path, reader: Any, n: int, width: int) -> list[list[str]]:
     return rows
 
 
-def _object(cells: Iterable[str]) -> np.ndarray:
-    values = list(cells)
-    out = np.empty(len(values), dtype=object)
-    out[:] = [None if cell in MISSING_WORDS else cell for cell in values]
+def _object(cells: Sequence[str], decimal_commas: bool) -> np.ndarray:
+    """Cells as they stand, gaps as None; between semicolons 1.234,5 is the number 1234.5."""
+    out = np.empty(len(cells), dtype=object)
+    out[:] = [None if cell in MISSING_WORDS else cell for cell in cells]
+    if decimal_commas:
+        out[:] = [_with_point(cell) if cell and DECIMAL_COMMA.match(cell) else cell for cell in out]
     return out
+
+
+def _with_point(number: str) -> str:
+    return number.replace(".", "").replace(",", ".")
 
 
 def _read_lines(path: Path, rows: int, encoding: str) -> Iterator[pd.DataFrame]:
