@@ -139,7 +139,7 @@ def crossfit(
     cv
         Folds: a number (shuffled, anew for each repeat), a splitter, or pairs of row numbers.
     repeats
-        How often the folds are fitted; "auto" is 2, but 1 beyond 100,000 rows.
+        How often the folds are fitted; "auto" is 2, but 1 beyond 50,000 rows.
     groups
         Rows of one group stay in one fold.
     progress
@@ -148,7 +148,7 @@ def crossfit(
         (predictions out of fold (L, N, K), z) -> weights (L, K); `blend` if not given.
     """
     x, z = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(z, np.float32)
-    n_repeats = (2 if len(x) <= 100_000 else 1) if repeats == "auto" else int(repeats)
+    n_repeats = (2 if len(x) <= 50_000 else 1) if repeats == "auto" else int(repeats)
     chosen = _learners(learners, len(x))
     folds = [_splits(x, z, cv, groups, seed_of(seed, repeat) % 2**32) for repeat in range(n_repeats)]
     splits = [split for repeat in folds for split in repeat]
