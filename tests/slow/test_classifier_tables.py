@@ -1,4 +1,4 @@
-"""Tables, cross-validated: the classifier is at least as good as its base classifier, and better calibrated."""
+"""Tables, cross-validated: at least as good as the base classifier alone, and better calibrated."""
 
 import numpy as np
 import pytest
