@@ -262,6 +262,7 @@ def test_a_report_of_a_peer_has_every_metric_and_is_shown_beside_the_papers_meth
     assert [part.startswith(title) for part, title in zip(parts, titles, strict=True)] == [True] * 7
     assert all("conformal-gbm" in part for part in parts)
     assert "Deep Ensembles (paper)" in parts[0]
+    assert parts[4].endswith("Made from draws or quantiles, so not exact: conformal-gbm.")
 
 
 # ---------------------------------------------------------------------------- stand-ins for others
@@ -503,9 +504,15 @@ def test_wins_draws_and_losses_are_counted_over_data_sets(three):
 def test_ranks_are_over_the_data_sets_that_all_have_run(three):
     _, table, *_ = comparison(three)
     assert table.rows == (("a", "1.00"), ("b", "2.00"), ("c", "3.00"))
-    assert table.notes[0].startswith("On boston, yacht:")
+    assert table.notes[0].startswith("On boston, yacht, over the splits")
     assert "2.34" in table.notes[1], "q = 2.343 times the root of 3 * 4 / (6 * 2)"
     assert "p = 0.14" in table.notes[2]
+
+
+def test_ranks_are_over_the_splits_that_all_have_run():
+    easy_split_only = [*many("a", "boston", [1.0, 9.0, 9.0]), *many("b", "boston", [2.0])]
+    _, table, *_ = comparison(easy_split_only)
+    assert table.rows == (("a", "1.00"), ("b", "2.00"))
 
 
 def test_a_comparison_without_a_data_set_in_common_says_so():

@@ -9,9 +9,9 @@ there; with the correction of Nadeau and Bengio (2003),
 Student with k - 1 degrees of freedom. Below the 5 % limit it is a draw; fewer than two splits are no
 comparison. An infinite score loses to a finite one.
 
-*Ranks.* On the data sets that every method has run, methods are ranked by their means; average ranks that
-differ by less than the critical difference of Nemenyi (Demšar 2006) cannot be told apart, nor any of them
-if Friedman's test does not reject that all are alike.
+*Ranks.* On the data sets that every method has run, methods are ranked by their means over the splits that
+all have run; average ranks that differ by less than the critical difference of Nemenyi (Demšar 2006) cannot
+be told apart, nor any of them if Friedman's test does not reject that all are alike.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from scipy.stats import friedmanchisquare, rankdata, studentized_range, t
 from card.bench.kinds import UCI
 from card.bench.render import Table
 from card.bench.reports import Report
-from card.bench.summary import covered, group, label, of, summarise
-from card.bench.tables import NOT_RUN, Metric
+from card.bench.summary import group, label, of
+from card.bench.tables import NOT_RUN, Metric, density_notes
 
 METRICS = (Metric("crps", "CRPS"), Metric("nll", "exact NLL"), Metric("rmse", "RMSE"))
 ALPHA = 0.05
@@ -62,17 +62,14 @@ def verdict(ours: Sequence[Report], theirs: Sequence[Report], metric: str) -> in
 
 def _shared(ours: Sequence[Report], theirs: Sequence[Report], metric: str) -> list[tuple[float, float]]:
     """The scores of both on each split that both have."""
-    mine, others = ({_split(r): _value(r, metric) for r in reports} for reports in (ours, theirs))
+    mine, others = _scores(ours, metric), _scores(theirs, metric)
     return [(mine[split], others[split]) for split in mine if split in others]
 
 
-def _split(report: Report) -> Any:
-    return report.get("split", report.get("seed"))
-
-
-def _value(report: Report, metric: str) -> float:
-    value = report["metrics"].get(metric)
-    return math.inf if value is None else value
+def _scores(reports: Sequence[Report], metric: str) -> dict[Any, float]:
+    """The score of each split that has one; what is not finite is None in a report."""
+    found = {r.get("split", r.get("seed")): r["metrics"][metric] for r in reports if metric in r["metrics"]}
+    return {split: math.inf if value is None else value for split, value in found.items()}
 
 
 def _test_share(reports: Sequence[Report]) -> float:
@@ -101,14 +98,17 @@ def _score(ours: Sequence[Report], theirs: Sequence[Report], metric: str) -> tup
 
 
 def ranks(methods: Methods, metric: str) -> tuple[list[str], np.ndarray]:
-    """Data sets that every method has run, and the ranks of the methods on each, (n data sets, n methods)."""
-    grouped = {(name,): list(found) for name, found in methods.items()}
-    rows, names = [], []
-    for dataset in covered(grouped, UCI):
-        cells = [summarise(of(found, dataset), metric) for found in methods.values()]
-        if all(cell is not None for cell in cells):
+    """Data sets that every method has run, and the ranks of the methods on each, (n data sets, n methods).
+
+    Means are over the splits that all have run.
+    """
+    names, rows = [], []
+    for dataset in UCI:
+        scores = [_scores(of(found, dataset), metric) for found in methods.values()]
+        common = set.intersection(*(set(score) for score in scores))
+        if common:
             names.append(dataset)
-            rows.append(rankdata([cell.mean for cell in cells if cell is not None]))
+            rows.append(rankdata([np.mean([score[split] for split in common]) for score in scores]))
     return names, np.array(rows).reshape(len(rows), len(methods))
 
 
@@ -131,16 +131,17 @@ def _rank_table(metric: Metric, methods: Methods) -> Table:
     order = np.argsort(average, kind="stable")
     names = list(methods)
     rows = tuple((names[i], f"{average[i]:.2f}") for i in order)
-    return Table(title, ("method", "rank"), rows, notes=_rank_notes(datasets, found))
+    notes = density_notes(names) if metric.key == "nll" else ()
+    return Table(title, ("method", "rank"), rows, notes=(*_rank_notes(datasets, found), *notes))
 
 
 def _rank_notes(datasets: Sequence[str], found: np.ndarray) -> tuple[str, ...]:
     n_datasets, n_methods = found.shape
-    notes = [f"On {', '.join(datasets)}: the data sets that every method here has run."]
+    notes = [f"On {', '.join(datasets)}, over the splits that every method here has run."]
     if n_methods > 1:
         limit = critical_difference(n_methods, n_datasets)
         notes.append(f"Ranks that differ by less than {limit:.2f} cannot be told apart (Nemenyi, 5 %).")
-    if n_methods > 2 and n_datasets > 1:
+    if n_methods > 2 and n_datasets > 1 and np.ptp(found, axis=1).any():
         p = friedmanchisquare(*found.T).pvalue
         notes.append(f"Friedman's test that all are alike: p = {p:.2g}.")
     return tuple(notes)

@@ -19,6 +19,16 @@ PAPER_METHODS = ("PBP", "MC Dropout", "Deep Ensembles", "GCDS", "CARD")
 NO_DATA = "data not available"
 NOT_RUN = "—"
 TOY_RUNS = 10
+FROM_QUANTILES = (
+    "gcds",
+    "quantile-forest",
+    "lightgbm-quantile",
+    "conformal-gbm",
+    "treeffuser",
+    "tabpfn",
+    "tabicl",
+)
+"""Methods that predict draws or quantiles: their density is made from these."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,14 @@ def _exact_table(metric: Metric, methods: dict) -> Table:
         cells = [_uci_cell(found, dataset, metric, block) for found, block in picks]
         rows.append((dataset, *(c.text(metric.digits, UCI[dataset][1]) if c else NOT_RUN for c in cells)))
         best |= {(i, j + 1) for j in winners(cells, metric.cost, metric.digits)}
-    return Table(metric.title, ("data set", *columns), tuple(rows), frozenset(best))
+    notes = density_notes(columns) if metric.key == "nll" else ()
+    return Table(metric.title, ("data set", *columns), tuple(rows), frozenset(best), notes)
+
+
+def density_notes(columns: Collection[str]) -> tuple[str, ...]:
+    """A word on the methods shown whose density is not their own."""
+    made = [name for name in FROM_QUANTILES if name in columns]
+    return (f"Made from draws or quantiles, so not exact: {', '.join(made)}.",) if made else ()
 
 
 def _seconds_table(methods: dict) -> Table:
