@@ -95,8 +95,6 @@ def test_frozen_features_come_back_too(tmp_path):
 
 
 def test_labels_that_no_file_can_hold_are_named(tmp_path):
-    clf = CARDClassifier(**QUICK, mean=LogisticRegression()).fit(
-        X, [frozenset("ab"[int(i > 0)]) for i in Y]
-    )
+    clf = CARDClassifier(**QUICK, mean=LogisticRegression()).fit(X, [frozenset("ab"[int(i > 0)]) for i in Y])
     with pytest.raises(TypeError, match="frozenset cannot be stored"):
         clf.save(tmp_path / "m.card")

@@ -6,42 +6,37 @@ predict: check -> features -> f and context, once a row -> p(c|x), or draws in c
 
 from __future__ import annotations
 
-import numbers
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import nn
 
-from card import confidence, deferral, recipes
+from card import confidence, recipes
 from card.base import mean_columns
 from card.checkpoint import Checkpoint, fingerprint
 from card.class_fit import Judged, candidate_probabilities, fit_classes
 from card.class_model import ClassModel, Glimpse, class_sampler, in_turn, prototype_schedule
-from card.class_networks import NAMES
+from card.class_parameters import CONSTRAINTS
+from card.class_triage import Triage
 from card.distribution import check_n_draws
 from card.features import Features
 from card.images import check_images, given_pair, is_images
 from card.labels import as_labels, encode_labels
 from card.manners import Estimator
 from card.mean import is_fitted
-from card.noise import SCHEDULES, Schedule
+from card.noise import Schedule
 from card.progress import Bars
 from card.together import OF_THE_MACHINE, target_names
-from card.views import AUGMENTS
-
-SAMPLERS = {"ancestral", "ddim", "multistep", "multistep-sde"}
-By = Literal["auto", "piw", "p_value", "margin"]
 
 
-class CARDClassifier(ClassifierMixin, Estimator):
+class CARDClassifier(ClassifierMixin, Triage, Estimator):
     """Class probabilities, and how sure one may be of each single prediction, by diffusion of prototypes.
 
     With nothing said this is the default recipe: a cross-fitted base classifier f (for tables a blend of
@@ -129,47 +124,7 @@ class CARDClassifier(ClassifierMixin, Estimator):
 
     _recipes = recipes.CLASSIFICATION
     _min_rows = 4
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "mean": [
-            StrOptions({"auto", "given", *NAMES}),
-            HasMethods(["fit", "predict_proba"]),
-            nn.Module,
-        ],
-        "cv": ["cv_object", StrOptions({"auto"})],
-        "repeats": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "encoder": [StrOptions({"auto", "linear", "lenet", "conv"}), nn.Module],
-        "noise": [Interval(numbers.Real, 0, None, closed="left")],
-        "copies": [Interval(numbers.Integral, 1, None, closed="left")],
-        "augment": [StrOptions(set(AUGMENTS)), callable, None],
-        "denoiser": [StrOptions({"unit", "table"})],
-        "prior": [StrOptions({"mean", "zero"})],
-        "schedule": [StrOptions(set(SCHEDULES))],
-        "n_steps": [Interval(numbers.Integral, 2, None, closed="left")],
-        "beta_1": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "beta_T": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "width": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(numbers.Integral, 2, None, closed="left"), None],
-        "lr": [Interval(numbers.Real, 0, None, closed="neither")],
-        "warmup": [Interval(numbers.Real, 0, 1, closed="left")],
-        "ema": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "dropout": [Interval(numbers.Real, 0, 1, closed="left")],
-        "weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
-        "mean_epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "mean_batch_size": [Interval(numbers.Integral, 2, None, closed="left"), None],
-        "mean_lr": [Interval(numbers.Real, 0, None, closed="neither")],
-        "mean_weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
-        "sampler": [StrOptions(SAMPLERS)],
-        "n_evaluations": [Interval(numbers.Integral, 2, None, closed="left")],
-        "read_level": [Interval(numbers.Real, 0, 10, closed="neither")],
-        "floor": [Interval(numbers.Real, 0, None, closed="neither")],
-        "tau": [Interval(numbers.Real, 0, None, closed="neither"), None],
-        "n_draws": [Interval(numbers.Integral, 2, None, closed="left")],
-        "proba": [StrOptions({"auto", "f", "direct", "votes", "temperature"})],
-        "piw": [StrOptions({"brier", "raw"})],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     def __init__(
         self,
@@ -472,79 +427,6 @@ class CARDClassifier(ClassifierMixin, Estimator):
             for first, x, given in self._chunks(X, n_draws)
         ]
         return np.concatenate(parts, axis=1)
-
-    # ----------------------------------------------------------------- deferral
-
-    def triage(
-        self,
-        X: Any,
-        *,
-        budget: float | None = None,
-        target_accuracy: float | None = None,
-        by: By = "auto",
-        held_out: tuple[Any, Any] | None = None,
-    ) -> np.ndarray:
-        """Which rows a person should look at: True for the most doubtful.
-
-        Parameters
-        ----------
-        budget : the share of the rows that a person can look at
-        target_accuracy : the accuracy wanted of the others, a fraction
-        by : "piw", "p_value", "margin", or "auto" for what told errors best on held-out rows
-        held_out : (X, y) with known labels, to learn from how doubt and error go together; without it, rows
-            held out at fit serve (the paper's recipe holds none out)
-        """
-        check_is_fitted(self)
-        experience = self._experience(held_out)
-        kind = self._best_doubt(experience) if by == "auto" else by
-        evidence, proba = self._evidence(X, self.n_draws)
-        doubts = deferral.doubt(replace(evidence, proba=proba), kind)
-        known = None if experience is None else (experience[0][kind], experience[1])
-        if target_accuracy is not None and known is None:
-            raise ValueError(
-                "target_accuracy needs rows that the model has not learned from, and this one has learned "
-                "from all: give held_out=(X, y), or fit with cv."
-            )
-        return deferral.triage(doubts, budget=budget, target_accuracy=target_accuracy, held_out=known)
-
-    def _experience(
-        self, held_out: tuple[Any, Any] | None
-    ) -> tuple[dict[str, np.ndarray], np.ndarray] | None:
-        if held_out is None:
-            known = self.experience_
-            return None if known is None else (known.doubts, known.correct)
-        X, y = held_out
-        evidence, proba = self._evidence(X, self.n_draws)
-        evidence = replace(evidence, proba=proba)
-        doubts = {by: deferral.doubt(evidence, by) for by in ("piw", "p_value", "margin")}
-        return doubts, proba.argmax(axis=1) == self._numbers(y)
-
-    def _best_doubt(self, experience: tuple[dict[str, np.ndarray], np.ndarray] | None) -> Any:
-        if experience is None:
-            return "margin"
-        doubts, correct = experience
-        f_proba = np.ones((len(correct), 1))
-        areas = {by: deferral.deferral_gain(correct, d, correct, f_proba).aurc for by, d in doubts.items()}
-        return min(areas, key=lambda by: (areas[by], by))
-
-    def deferral_gain(self, X: Any, y: Any, by: By = "auto") -> deferral.Gain:
-        """What is gained over deferring by f's softmax, on rows with known labels: see `card.deferral`."""
-        check_is_fitted(self)
-        number = self._numbers(y)
-        kind = self._best_doubt(self._experience(None)) if by == "auto" else by
-        evidence, proba = self._evidence(X, self.n_draws)
-        f = self.predict_mean_model(X)
-        doubts = deferral.doubt(replace(evidence, proba=proba), kind)
-        return deferral.deferral_gain(proba.argmax(axis=1) == number, doubts, f.argmax(axis=1) == number, f)
-
-    def _numbers(self, y: Any) -> np.ndarray:
-        """Numbers of the classes of labels; unknown ones are an error."""
-        place = {label: i for i, label in enumerate(self.classes_.tolist())}
-        labels = as_labels(y).tolist()
-        unknown = sorted({str(label) for label in labels if label not in place})
-        if unknown:
-            raise ValueError(f"labels the model does not know: {', '.join(unknown[:5])}.")
-        return np.array([place[label] for label in labels])
 
 
 def _named(value: Any) -> Any:
