@@ -85,7 +85,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
     sampler : {"ancestral", "ddim", "multistep", "multistep-sde"}, default="ancestral"
     n_evaluations : int, default=4
         Noise levels of a draw (not for "ancestral" with the "table" denoiser, which takes n_steps).
-    read_level, floor : float, default=3.0 and 0.1
+    read_level, floor : float, default=5.0 and 0.05
         Noise level at which draws of the "unit" denoiser are read, and the noise they keep.
     tau : float or None, default=None
         Temperature of the draws' probabilities, on which the t-test is made; None tunes it at fit.
@@ -159,8 +159,8 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         standardise_x: bool = True,
         sampler: str = "ancestral",
         n_evaluations: int = 4,
-        read_level: float = 3.0,
-        floor: float = 0.1,
+        read_level: float = 5.0,
+        floor: float = 0.05,
         tau: float | None = None,
         n_draws: int = 100,
         proba: str = "auto",
