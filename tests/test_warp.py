@@ -78,12 +78,27 @@ def test_averaging_the_denoisers_brings_members_closer_and_keeps_their_mean(fitt
 def test_the_warp_acts_on_the_predicted_cdf(fitted):
     model, X = fitted
     y = np.zeros(len(X))
-    kept = model.model_.warp
-    model.model_.warp = None
+    kept = Warp.fit(normal_scores(20_000, scale=0.8))
     single = model.model_.member(0).curves(model._encode(X), model.schedule_, 40)
     z = single.at(torch.from_numpy(y)[:, None])[0][0, :, 0].numpy()
     model.model_.warp = kept
     warped = model.model_.member(0).curves(model._encode(X), model.schedule_, 40)
+    model.model_.warp = None
     u = warped.cdf(torch.from_numpy(y)[:, None])[:, 0].numpy()
     inside = np.abs(z) < 2.3
     assert u[inside] == pytest.approx(ndtr(kept(z)[0])[inside], abs=2e-3)
+
+
+def test_large_tables_are_warped_and_small_ones_are_not(fitted):
+    assert fitted[0].model_.warp is None
+    X = np.random.default_rng(0).uniform(-1, 1, (2500, 1))
+    y = X[:, 0] + np.random.default_rng(1).standard_t(2, 2500)
+    model = CARDRegressor(mean="zero", epochs=1, n_evaluations=6, n_nodes=6, random_state=0).fit(X, y)
+    u = model.predict_distribution(X).cdf(y)
+    model.model_.warp = None
+    plain = model.predict_distribution(X).cdf(y)
+    levels = np.arange(1, 10) / 10
+    assert (
+        np.abs(np.quantile(u, levels) - levels).max()
+        < 0.7 * np.abs(np.quantile(plain, levels) - levels).max()
+    )

@@ -36,7 +36,7 @@ from card.train import Progress, Trace, Training, seed_of, train
 from card.warp import Warp
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
-MOST_WARPED = 10_000  # held-out rows that calibrate the flow
+ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -186,7 +186,7 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         apart=1.0 / math.sqrt(max(1, means.n_members - 1)),
         fold=means.fold,
     )
-    if z.shape[1] == 1:
+    if z.shape[1] == 1 and seen.sum() >= ENOUGH_TO_WARP:
         model.warp = _warp(model, rows, f, r, fitting)
     return model
 

@@ -36,7 +36,7 @@ class Mixture:
         """(N, C) probabilities from those of the candidates, each (N, C)."""
         f = candidates["f"]
         parts = {"uniform": np.full(f.shape, 1.0 / f.shape[1]), **candidates}
-        mixed = np.sum([w * parts[name] for name, w in self.weights.items()], axis=0)
+        mixed = np.sum([w * parts[name] for name, w in sorted(self.weights.items())], axis=0)
         return mixed / mixed.sum(axis=1, keepdims=True)
 
     @property

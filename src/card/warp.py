@@ -6,8 +6,9 @@ N(0, 1). Let P be the distribution of held-out latents. Then
     g(z) = Phi^-1(P(Z <= z))
 
 makes them normal, and Phi(g(z(y))) is the calibrated CDF. g is known at a few knots, and between them
-by a monotone cubic, so that densities stay continuous; beyond them it is straight. With few rows P is mostly
-chance: as many rows as `PRIOR` speak for g(z) = z.
+by a monotone cubic, so that densities stay continuous; beyond them it is straight. As many rows as `PRIOR`
+speak for g(z) = z. Small tables are not warped at all (`card.fit`): there P is mostly chance, and a single
+member, which is surer than it should be, does not speak for the members' average, which is not.
 """
 
 from __future__ import annotations
