@@ -22,7 +22,7 @@ test: lint
 	$(BIN)/python -m pytest --numprocesses 2
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow --numprocesses 2
+	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadgroup
 
 demo: $(STAMP)
 	$(BIN)/card demo --force
