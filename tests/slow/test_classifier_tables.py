@@ -23,7 +23,6 @@ def test_never_loses_to_its_base_classifier(load):
         for name, p in (("card", card), ("f", f))
     }
     print(load.__name__, figures)
-    one_row = 100 / len(y)
-    assert figures["card"]["accuracy"] >= figures["f"]["accuracy"] - one_row
-    assert figures["card"]["nll"] <= figures["f"]["nll"] + 1e-3
+    assert figures["card"]["accuracy"] >= figures["f"]["accuracy"]
+    assert figures["card"]["nll"] <= figures["f"]["nll"]
     assert figures["card"]["ece"] < figures["f"]["ece"]
