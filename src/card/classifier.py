@@ -164,7 +164,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         tau: float | None = None,
         n_draws: int = 100,
         proba: str = "auto",
-        piw: str = "brier",
+        piw: confidence.Width = "brier",
         categorical_features: Any = "auto",
         random_state: Any = None,
         device: str = "auto",
@@ -375,7 +375,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         return evidence, self._probabilities(glimpse, behind)
 
     def _weigh(self, glimpse: Glimpse, n_draws: int) -> confidence.Evidence:
-        return confidence.weigh(self._draw(glimpse, n_draws, self.seed_), self.tau_, self.piw)  # type: ignore[arg-type]
+        return confidence.weigh(self._draw(glimpse, n_draws, self.seed_), self.tau_, self.piw)
 
     def _probabilities(self, glimpse: Glimpse, evidence: confidence.Evidence | None) -> np.ndarray:
         if evidence is None and self.mixture_.draws:
