@@ -23,13 +23,13 @@ from card.base import mean_columns
 from card.checkpoint import Checkpoint, fingerprint
 from card.class_fit import Judged, candidate_probabilities, fit_classes
 from card.class_model import ClassModel, Glimpse, class_sampler, in_turn, prototype_schedule
-from card.class_parameters import CONSTRAINTS
+from card.class_parameters import OF_CLASSES
 from card.class_triage import Triage
 from card.distribution import check_n_draws
 from card.features import Features
 from card.images import check_images, given_pair, is_images
 from card.labels import as_labels, encode_labels
-from card.manners import Estimator
+from card.manners import CONSTRAINTS, Estimator
 from card.mean import is_fitted
 from card.noise import Schedule
 from card.progress import Bars
@@ -124,7 +124,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
 
     _recipes = recipes.CLASSIFICATION
     _min_rows = 4
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS | OF_CLASSES
 
     def __init__(
         self,

@@ -23,9 +23,9 @@ from card import recipes
 from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.distribution import Curves, Distribution, Draws, Gaussian, check_n_draws
 from card.flow import FLOW_RANGE
-from card.manners import Estimator, torch_device
+from card.manners import CONSTRAINTS, Estimator, torch_device
 from card.model import Model
-from card.noise import SCHEDULES, Schedule, even_log_snr
+from card.noise import Schedule, even_log_snr
 from card.responses import honour
 from card.sample import make_sampler
 from card.together import MIN_ROWS, Job, fit_together
@@ -118,34 +118,18 @@ class CARDRegressor(RegressorMixin, Estimator):
 
     _recipes = recipes.REGRESSION
     _min_rows = MIN_ROWS
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS | {
         "mean": [StrOptions({"auto", "mlp", "zero"}), HasMethods(["fit", "predict"])],
         "cv": ["cv_object"],
-        "repeats": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "denoiser": [StrOptions({"unit", "table"})],
-        "prior": [StrOptions({"mean", "zero"})],
-        "schedule": [StrOptions(set(SCHEDULES))],
-        "n_steps": [Interval(numbers.Integral, 2, None, closed="left")],
-        "beta_1": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "beta_T": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "width": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
         "batch_size": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "lr": [Interval(numbers.Real, 0, None, closed="neither")],
-        "ema": [Interval(numbers.Real, 0, 1, closed="neither")],
-        "dropout": [Interval(numbers.Real, 0, 1, closed="left")],
-        "weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
         "mean_dropout": [Interval(numbers.Real, 0, 1, closed="left")],
         "mean_epochs": [Interval(numbers.Integral, 1, None, closed="left")],
         "mean_patience": [Interval(numbers.Integral, 1, None, closed="left"), None],
         "sampler": [StrOptions(SAMPLERS)],
-        "n_evaluations": [Interval(numbers.Integral, 2, None, closed="left")],
         "n_nodes": [Interval(numbers.Integral, 4, None, closed="left")],
         "n_draws": [Interval(numbers.Integral, 1, None, closed="left")],
         "response": [StrOptions({"real", "count", "ordinal"})],
         "conformal": [StrOptions({"split", "cv+"}), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(

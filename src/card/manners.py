@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from card import recipes
@@ -17,6 +19,26 @@ from card.features import Features, is_table
 from card.fit import Fitting
 from card.noise import SCHEDULES, Schedule
 from card.progress import Bars
+
+# What the parameters of both may be, for scikit-learn's validation.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "repeats": [Interval(numbers.Integral, 1, None, closed="left"), None],
+    "denoiser": [StrOptions({"unit", "table"})],
+    "prior": [StrOptions({"mean", "zero"})],
+    "schedule": [StrOptions(set(SCHEDULES))],
+    "n_steps": [Interval(numbers.Integral, 2, None, closed="left")],
+    "beta_1": [Interval(numbers.Real, 0, 1, closed="neither")],
+    "beta_T": [Interval(numbers.Real, 0, 1, closed="neither")],
+    "width": [Interval(numbers.Integral, 1, None, closed="left"), None],
+    "epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
+    "lr": [Interval(numbers.Real, 0, None, closed="neither")],
+    "ema": [Interval(numbers.Real, 0, 1, closed="neither")],
+    "dropout": [Interval(numbers.Real, 0, 1, closed="left")],
+    "weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
+    "n_evaluations": [Interval(numbers.Integral, 2, None, closed="left")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
 class Estimator(BaseEstimator):
