@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from card.files import FileError, Writer, atomic, csv_text, read_chunks, read_frame
+from card.files import FileError, read_chunks, read_frame
+from card.writing import Writer, atomic, csv_text
 
 NAMES = ["t.csv", "t.tsv", "t.csv.gz", "t.jsonl", "t.jsonl.gz", "t.parquet", "t.feather"]
 

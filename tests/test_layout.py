@@ -22,7 +22,7 @@ FLOORS = [
         "bundle",
     },
     {"nn", "networks", "stacked", "encoding", "forest", "files", "confidence", "labels"},
-    {"features", "sample", "train", "deferral"},
+    {"writing", "features", "sample", "train", "deferral"},
     {"progress", "mean", "denoise", "flow", "learners"},
     {"trees"},
     {"class_learners", "class_denoise", "class_folds"},

@@ -1,11 +1,8 @@
-"""Tables in files: CSV, TSV, JSON lines (each also .gz), Parquet and Feather, whole or in chunks.
+"""Tables from files: CSV, TSV, JSON lines (each also .gz), Parquet and Feather, whole or in chunks.
 
 A cell of a CSV file is text; what it means is not known from one chunk of the file. So chunks carry text as
 it stands, and a fitted model, which knows its columns, reads numbers, dates and levels from it. Only
-`read_frame`, which sees every row, gives columns of numbers their type.
-
-Writing is all or nothing: a file appears under its name when it is complete. Strings that a spreadsheet
-would run as a formula are written to CSV with a quote in front.
+`read_frame`, which sees every row, gives columns of numbers their type. Writing is in `card.writing`.
 """
 
 import contextlib
@@ -13,9 +10,7 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +24,6 @@ CHUNK_ROWS = 4096
 TEXT = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 LINES = (".jsonl", ".ndjson")
 BINARY = (".parquet", ".pq", ".feather", ".arrow")
-FORMULA = re.compile(r"^\s*[=+\-@\t\r]")
 TRUTH = {"true": True, "false": False}
 INTEGER = re.compile(r"^\s*[+-]?\d{1,15}\s*$")
 LEADING_ZERO = re.compile(r"^\s*[+-]?0\d")
@@ -49,7 +43,7 @@ def read_frame(path: str | Path, encoding: str = "utf-8") -> pd.DataFrame:
     path = Path(path)
     chunks = list(read_chunks(path, encoding=encoding))
     frame = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
-    if _format(path) in TEXT:
+    if format_of(path) in TEXT:
         return pd.DataFrame({name: typed(frame[name]) for name in frame}, copy=False)
     return frame
 
@@ -67,7 +61,7 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, encoding: str = "utf-8
         raise FileError(f"{path}: no such file")
     if path.stat().st_size == 0:
         raise FileError(f"{path} is empty")
-    suffix = _format(path)
+    suffix = format_of(path)
     if suffix in TEXT:
         chunks = _read_text(path, TEXT[suffix], rows, encoding)
     elif suffix in LINES:
@@ -85,7 +79,7 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, encoding: str = "utf-8
 def estimate_rows(path: str | Path) -> float | None:
     """About how many rows a file has, from its size and its first lines; None if there is no telling."""
     path = Path(path)
-    suffix = _format(path)
+    suffix = format_of(path)
     if suffix in (".parquet", ".pq"):
         from pyarrow.parquet import read_metadata
 
@@ -136,101 +130,8 @@ def _numbers(cells: np.ndarray) -> np.ndarray | None:
         return None
 
 
-class Writer:
-    """Write a table chunk by chunk; the file appears when the `with` block ends without an error.
-
-    Parameters
-    ----------
-    path : where to write; the format follows the name
-    force : whether an existing file may be replaced
-    """
-
-    def __init__(self, path: str | Path, force: bool = False):
-        self.path = Path(path)
-        self.suffix = _format(self.path)
-        require_free(self.path, force)
-        self._sink: Any = None
-
-    def __enter__(self) -> "Writer":
-        self._atomic = atomic(self.path, force=True)
-        self._part = self._atomic.__enter__()
-        self._stack = contextlib.ExitStack()
-        return self
-
-    def write(self, frame: pd.DataFrame) -> None:
-        """Append rows; every chunk has the columns of the first."""
-        if self._sink is None:
-            self._sink = self._stack.enter_context(self._open(frame))
-        self._sink(frame)
-
-    def _open(self, frame: pd.DataFrame) -> contextlib.AbstractContextManager:
-        if self.suffix in TEXT:
-            return _text_sink(self._part, self.path, TEXT[self.suffix], frame)
-        return (
-            _lines_sink(self._part, self.path)
-            if self.suffix in LINES
-            else _arrow_sink(self._part, self.suffix, frame)
-        )
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            self._stack.__exit__(*error)
-        finally:
-            self._atomic.__exit__(*error)
-
-
-@contextlib.contextmanager
-def atomic(path: str | Path, force: bool = False) -> Iterator[Path]:
-    """A temporary neighbour of `path` to write to; it takes the name `path` only if all went well."""
-    path = Path(path)
-    require_free(path, force)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    part = Path(name)
-    try:
-        yield part
-        part.chmod(0o666 & ~_umask())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def require_free(path: Path, force: bool) -> None:
-    """Refuse a name that is taken, or whose folder is not there."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise FileError(
-            f"{path} cannot be written: " + ("it is a folder" if path.is_dir() else "no such folder")
-        )
-    if path.exists() and not force:
-        raise FileError(f"{path} exists already; --force replaces it")
-
-
-def csv_text(frame: pd.DataFrame, header: bool = True, delimiter: str = ",") -> str:
-    """Rows as CSV, safe to open in a spreadsheet.
-
-    Examples
-    --------
-    >>> csv_text(pd.DataFrame({"mean": [-1.5], "note": ["=2+2"]}))
-    "mean,note\\n-1.5,'=2+2\\n"
-    """
-    safe = frame.rename(columns=_defuse)
-    for i, dtype in enumerate(safe.dtypes):
-        if not pd.api.types.is_numeric_dtype(dtype):
-            safe.isetitem(i, safe.iloc[:, i].map(_defuse))
-    return safe.to_csv(index=False, header=header, sep=delimiter, lineterminator="\n")
-
-
-def _defuse(cell: Any) -> Any:
-    if not isinstance(cell, str) or not FORMULA.match(cell):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return "'" + cell
-    return cell
-
-
-def _format(path: Path) -> str:
+def format_of(path: Path) -> str:
+    """The kind of a file by its name, as `.csv` of `t.csv.gz`."""
     suffixes = [s.lower() for s in path.suffixes]
     suffix = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
     if suffix not in (*TEXT, *LINES, *BINARY):
@@ -359,7 +260,8 @@ def _from_records(records: list[dict]) -> pd.DataFrame:
     return pd.DataFrame({name: [record.get(name) for record in records] for name in names})
 
 
-def _arrow(path: Path) -> Any:
+def arrow(path: Path) -> Any:
+    """The package pyarrow, or the advice to install it."""
     try:
         import pyarrow
 
@@ -371,7 +273,7 @@ def _arrow(path: Path) -> Any:
 
 
 def _read_arrow(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
-    pa = _arrow(path)
+    pa = arrow(path)
     try:
         for batch in _batches(path, suffix, rows):
             for start in range(0, batch.num_rows, rows):
@@ -391,40 +293,3 @@ def _batches(path: Path, suffix: str, rows: int) -> Iterator[Any]:
 
         with memory_map(str(path)) as source, ipc.open_file(source) as file:
             yield from (file.get_batch(i) for i in range(file.num_record_batches))
-
-
-@contextlib.contextmanager
-def _text_sink(part: Path, path: Path, delimiter: str, frame: pd.DataFrame) -> Iterator[Any]:
-    with _create(part, path) as out:
-        out.write(csv_text(frame[:0], delimiter=delimiter))
-        yield lambda chunk: out.write(csv_text(chunk, header=False, delimiter=delimiter))
-
-
-@contextlib.contextmanager
-def _lines_sink(part: Path, path: Path) -> Iterator[Any]:
-    with _create(part, path) as out:
-        yield lambda chunk: out.write(chunk.to_json(orient="records", lines=True, date_format="iso"))
-
-
-def _create(part: Path, path: Path) -> IO[str]:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(part, "wt", encoding="utf-8", newline="")
-    return part.open("w", encoding="utf-8", newline="")
-
-
-@contextlib.contextmanager
-def _arrow_sink(part: Path, suffix: str, frame: pd.DataFrame) -> Iterator[Any]:
-    pa = _arrow(part)
-    schema = pa.Schema.from_pandas(frame, preserve_index=False)
-    if suffix in (".parquet", ".pq"):
-        from pyarrow.parquet import ParquetWriter as Sink
-    else:
-        from pyarrow.ipc import new_file as Sink
-    with Sink(str(part), schema) as sink:
-        yield lambda chunk: sink.write_table(pa.Table.from_pandas(chunk, schema, preserve_index=False))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -10,8 +10,8 @@ from rich.table import Table
 from card.app.common import Terminal
 from card.app.evaluate import predicted
 from card.evaluation import Estimate, Rows, assess_rows, score
-from card.files import atomic, require_free
 from card.plots import BLUE, ORANGE, intervals_vs_observed
+from card.writing import atomic, require_free
 
 SHOWN = ("rmse", "crps", "nll", "picp", "qice")
 TOY = "inverse_sinusoidal"

@@ -9,8 +9,9 @@ import pandas as pd
 
 from card.app.common import Columns, Problem, Terminal, load_model
 from card.facts import is_classifier, n_targets, target_names
-from card.files import atomic, read_chunks, require_free
+from card.files import read_chunks
 from card.plots import density, density_curves
+from card.writing import atomic, require_free
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 

@@ -10,7 +10,8 @@ import pandas as pd
 
 from card.app.common import Problem, Terminal, listed, responses
 from card.columns import is_missing
-from card.files import atomic, read_frame, require_free
+from card.files import read_frame
+from card.writing import atomic, require_free
 
 Task = Literal["regression", "classification"]
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from card.app.common import Columns, Problem, Terminal, counted, listed, load_model, warn_of_extra
 from card.facts import is_classifier, n_targets, target_names
-from card.files import Writer, csv_text, estimate_rows, read_chunks
+from card.files import estimate_rows, read_chunks
+from card.writing import Writer, csv_text
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from card.app.common import Terminal, counted, known_rows, load_model
-from card.files import atomic, require_free
 from card.report import build_report
+from card.writing import atomic, require_free
 
 MOST_ROWS = 20_000
 
