@@ -35,7 +35,7 @@ FLOORS = [
     {"class_triage"},
     {"estimators", "classifier"},
     {"facts"},
-    {"model_card", "plots", "evaluation", "class_persist"},
+    {"model_card", "plots", "evaluation", "class_persist", "regressor_persist"},
     {"persist"},
     {"integrations", "bench", "report"},
     {"baselines", "peers"},

@@ -27,20 +27,12 @@ import safetensors.numpy
 import sklearn
 import torch
 
-from card.bundle import Bundle, tensors
+from card.bundle import Bundle
 from card.checkpoint import write_atomically
 from card.class_persist import MissingModule, class_state, restore_classes
-from card.codec import Codec
-from card.crossfit import CrossFit
-from card.denoise import Denoiser, TableDenoiser, UnitDenoiser
 from card.features import Features
-from card.manners import torch_device
-from card.mean import NetworkMean, RegressorMean, ZeroMean
-from card.model import Model, Predictor
 from card.model_card import model_card
-from card.nn import generators
-from card.noise import Schedule
-from card.warp import Warp
+from card.regressor_persist import regressor_state, restore_regressor
 
 FORMAT = "card-diffusion model"
 FORMAT_VERSION = 1
@@ -132,7 +124,7 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
         bundle.put("features", arrays)
     names = getattr(estimator, "feature_names_in_", None)
     classifier = hasattr(estimator, "classes_")
-    own = class_state(estimator, bundle) if classifier else _regressor_state(estimator, bundle)
+    own = class_state(estimator, bundle) if classifier else regressor_state(estimator, bundle)
     return {
         "kind": type(estimator).__name__,
         "parameters": plain,
@@ -143,12 +135,6 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
         "seed": estimator.seed_,
         **own,
     }
-
-
-def _regressor_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
-    for k, scores in enumerate(estimator.conformal_ or []):
-        bundle.put("conformal", {str(k): scores})
-    return {"squeeze": estimator.squeeze_, "model": _model_state(estimator.model_, bundle)}
 
 
 UNSAVED = {
@@ -172,68 +158,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError
-
-
-def _model_state(model: Model, bundle: Bundle) -> dict[str, Any]:
-    codec = {"location": model.codec.location, "scale": model.codec.scale}
-    if model.codec.levels is not None:
-        codec["levels"] = model.codec.levels
-    bundle.put("codec", codec)
-    bundle.put("model", {"scale": model.scale, "mean_scale": model.mean_scale})
-    if model.warp is not None:
-        bundle.put("warp", {"z": model.warp.z, "g": model.warp.g})
-    weights = {name: value.detach().cpu().numpy() for name, value in model.denoiser.state_dict().items()}
-    bundle.put("denoiser", weights)
-    return {
-        "response": model.codec.response,
-        "centred": model.centred,
-        "n_members": model.n_members,
-        "apart": model.apart,
-        "mean": _mean_state(model.mean, bundle),
-        "denoiser": _denoiser_state(model.denoiser, bundle),
-    }
-
-
-def _denoiser_state(denoiser: Denoiser, bundle: Bundle) -> dict[str, Any]:
-    if isinstance(denoiser, UnitDenoiser):
-        n_in = denoiser.state_dict()["row.0.weight"].shape[1]
-        n_targets = denoiser.last.weight.shape[2]
-        return {
-            "kind": "unit",
-            "n_features": n_in - n_targets,
-            "n_targets": n_targets,
-            "width": denoiser.width,
-        }
-    assert isinstance(denoiser, TableDenoiser)
-    schedule = denoiser.schedule
-    bundle.put("schedule", {"alpha": schedule.alpha.numpy(), "sigma": schedule.sigma.numpy()})
-    n_features = denoiser.first.weight.shape[1] - denoiser.n_targets * (1 + denoiser.mean_input)
-    return {
-        "kind": "table",
-        "n_features": n_features,
-        "n_targets": denoiser.n_targets,
-        "width": denoiser.width,
-        "mean_input": denoiser.mean_input,
-        "centred": denoiser.centred,
-    }
-
-
-def _mean_state(mean: Predictor, bundle: Bundle) -> dict[str, Any]:
-    if isinstance(mean, ZeroMean):
-        return {"kind": "zero", "n_targets": mean.n_targets}
-    if isinstance(mean, NetworkMean):
-        bundle.put("mean", {name: v.detach().cpu().numpy() for name, v in mean.network.state_dict().items()})
-        return {"kind": "network", "sizes": list(mean.sizes), "dropout": mean.dropout}
-    if isinstance(mean, RegressorMean):
-        bundle.estimators.append(mean.regressor)
-        if mean.location is not None:
-            bundle.put("mean", {"location": mean.location, "scale": np.asarray(mean.scale)})
-        return {"kind": "regressor", "n_targets": mean.n_targets}
-    assert isinstance(mean, CrossFit)
-    arrays, estimators, settings = mean.state()
-    bundle.put("mean", arrays)
-    bundle.estimators.extend(estimators)
-    return {"kind": "crossfit", "settings": settings}
 
 
 # ------------------------------------------------------------------------ load
@@ -338,7 +262,7 @@ def _estimator(
 ) -> Any:
     import card
 
-    kinds = {"CARDRegressor": _restore_regressor, "CARDClassifier": _restore_classifier}
+    kinds = {"CARDRegressor": restore_regressor, "CARDClassifier": _restore_classifier}
     if manifest["kind"] not in kinds:
         raise ModelFileError(f"This library knows no {manifest['kind']}.")
     parameters = dict(manifest["parameters"])
@@ -360,64 +284,8 @@ def _estimator(
     return estimator
 
 
-def _restore_regressor(estimator: Any, manifest: dict[str, Any], bundle: Bundle, modules: Any) -> None:
-    estimator.squeeze_ = manifest["squeeze"]
-    scores = bundle.get("conformal")
-    estimator.conformal_ = [scores[str(k)] for k in range(len(scores))] or None
-    estimator.model_ = _model(manifest["model"], bundle, torch_device(estimator.device))
-    estimator.schedule_ = getattr(estimator.model_.denoiser, "schedule", None) or estimator._schedule()
-
-
 def _restore_classifier(estimator: Any, manifest: dict[str, Any], bundle: Bundle, modules: Any) -> None:
     try:
         restore_classes(estimator, manifest, bundle, modules)
     except MissingModule as error:
         raise ModelFileError(str(error)) from None
-
-
-def _model(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Model:
-    codec = bundle.get("codec")
-    scales = bundle.get("model")
-    return Model(
-        codec=Codec(codec["location"], codec["scale"], state["response"], codec.get("levels")),
-        mean=_mean(state["mean"], bundle, device),
-        denoiser=_denoiser(state["denoiser"], bundle, state["n_members"], device),
-        scale=scales["scale"],
-        mean_scale=scales["mean_scale"],
-        centred=state["centred"],
-        n_members=state["n_members"],
-        device=device,
-        apart=state.get("apart", 1.0),  # the first files knew neither
-        warp=Warp(**warp) if (warp := bundle.get("warp")) else None,
-    )
-
-
-def _denoiser(state: dict[str, Any], bundle: Bundle, n_members: int, device: torch.device) -> Denoiser:
-    rngs = generators([0] * n_members)
-    sizes = (state["n_features"], state["n_targets"])
-    denoiser: Denoiser
-    if state["kind"] == "unit":
-        denoiser = UnitDenoiser(*sizes, rngs, state["width"])
-    else:
-        scales = tensors(bundle.get("schedule"))
-        schedule = Schedule(scales["alpha"], scales["sigma"])
-        denoiser = TableDenoiser(
-            *sizes, schedule, rngs, state["width"], state["mean_input"], state["centred"]
-        )
-    denoiser.load_state_dict(tensors(bundle.get("denoiser")))
-    return denoiser.to(device)
-
-
-def _mean(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Predictor:
-    if state["kind"] == "zero":
-        return ZeroMean(state["n_targets"])
-    if state["kind"] == "network":
-        network = NetworkMean(state["sizes"], [0], state["dropout"], device)
-        network.network.load_state_dict(tensors(bundle.get("mean")))
-        return network
-    if state["kind"] == "regressor":
-        arrays = bundle.get("mean")
-        return RegressorMean(
-            bundle.estimators[0], state["n_targets"], arrays.get("location"), arrays.get("scale")
-        )
-    return CrossFit.from_state(bundle.get("mean"), bundle.estimators, state["settings"])
