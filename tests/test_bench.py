@@ -13,18 +13,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save
 from typer.testing import CliRunner
 
-from card.bench import bars, catalog, figures, reports, runner, tables
+from card.bench import bars, catalog, figures, reports, runner, score, tables
 from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
 from card.bench.cli import app
 from card.bench.errors import BenchError
 from card.bench.experiments import build, load, parse_indices
 from card.bench.kinds import KINDS, UCI
+from card.bench.meter import Meter
 from card.bench.render import Table, render
 from card.bench.reports import append, identity, read, repair
+from card.bench.shelf import Clock, digest
 from card.bench.spec import narrow
 from card.bench.summary import Cell, paper, summarise
+from card.checkpoint import write_atomically
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -311,17 +316,148 @@ def test_units_that_differ_in_nothing_but_the_split_are_fitted_together():
     assert [len(b) for b in runner.batches(build("x", {**raw, "methods": [BELL]}).units(), 4)] == [1] * 10
 
 
-def test_splits_of_the_papers_recipe_fitted_together_are_those_fitted_alone(tmp_path):
-    short = {"epochs": 2, "n_steps": 10, "beta_T": 0.5, "mean_epochs": 2, "n_draws": 20, "width": 8}
-    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-1", "recipe": "paper"}
+def test_the_papers_recipe_is_fitted_together_unless_told_otherwise_and_shared_out_among_workers():
+    raw = {"kind": "uci", "datasets": ["boston"], "splits": "all", "recipe": "paper"}
+    units = build("x", raw).units()
+    assert [len(batch) for batch in runner.batches(units)] == [20]
+    assert [len(batch) for batch in runner.batches(units, jobs=2)] == [10, 10]
+    assert [len(batch) for batch in runner.batches(units, together=1)] == [1] * 20
+    modern = build("x", {**raw, "recipe": "modern"}).units()
+    assert [len(batch) for batch in runner.batches(modern, together=4)] == [1] * 20, (
+        "its folds are its members"
+    )
+
+
+def test_toys_of_equal_settings_are_fitted_together_seeds_and_all():
+    groups = runner.batches(load(ROOT / "experiments/toy.toml").units())
+    names = [({unit.dataset for unit in batch}, len(batch)) for batch in groups]
+    alike = {"log_log_linear", "sinusoidal", "eight_gaussians", "full_circle"}
+    assert (alike, 12) in names
+    assert ({"linear"}, 3) in names, "its f is smaller"
+    assert len(names) == 5
+    images = load(ROOT / "experiments/classification.toml")
+    assert {len(batch) for batch in runner.batches(narrow(images, recipe="paper").units(), 5)} == {1}
+
+
+SHORT = {"epochs": 2, "n_steps": 10, "beta_T": 0.5, "mean_epochs": 2, "n_draws": 20, "width": 8}
+
+
+def test_toys_fitted_together_are_those_fitted_alone(tmp_path):
+    raw = {"kind": "toy", "datasets": ["sinusoidal", "full_circle"], "seeds": "0", "recipe": "paper"}
+    short = {**SHORT, "epochs": 1, "mean_epochs": 1, "batch_size": 2048, "mean_patience": "none"}
     small = build("x", {**raw, "overrides": [{"set": short}]})
-    runner.run(small, tmp_path / "alone")
-    runner.run(small, tmp_path / "together", together=2)
+    runner.run(small, tmp_path / "alone", together=1)
+    runner.run(small, tmp_path / "together")
+    alone, both = (read(tmp_path / name / "x.jsonl") for name in ("alone", "together"))
+    assert [r["config"]["together"] for r in alone + both] == [1, 1, 2, 2]
+    for a, b in zip(alone, both, strict=True):
+        assert a["metrics"] == pytest.approx(b["metrics"], rel=1e-4)
+
+
+def test_splits_of_the_papers_recipe_fitted_together_are_those_fitted_alone(tmp_path):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-1", "recipe": "paper"}
+    small = build("x", {**raw, "overrides": [{"set": SHORT}]})
+    runner.run(small, tmp_path / "alone", together=1)
+    runner.run(small, tmp_path / "together")
     alone, both = (read(tmp_path / name / "x.jsonl") for name in ("alone", "together"))
     for a, b in zip(alone, both, strict=True):
         assert a["metrics"] == pytest.approx(b["metrics"], rel=1e-4)
         assert set(a["mean_model"]) == {"rmse", "crps", "nll"}
-    assert not list((tmp_path / "together").glob("checkpoints/*/*")), "a finished fit leaves no checkpoint"
+    left = {path.name for path in (tmp_path / "together/checkpoints").iterdir()}
+    assert left == {"claims"}, "a finished fit leaves no checkpoint"
+
+
+def test_a_run_stopped_while_it_scores_does_not_fit_again(tmp_path, monkeypatch):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-2", "recipe": "paper"}
+    small = build("x", {**raw, "overrides": [{"set": SHORT}]})
+    runner.run(small, tmp_path / "unbroken")
+    scored, real = [], score.predicted
+
+    def predicted(*args):
+        scored.append(args)
+        if len(scored) == 2:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(score, "predicted", predicted)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(small, tmp_path / "broken")
+    assert len(read(tmp_path / "broken/x.jsonl")) == 1, "what was scored is reported"
+    monkeypatch.setattr("card.estimators.fit_together", None)
+    assert runner.run(small, tmp_path / "broken").ran == 2
+    broken, unbroken = (without_seconds(tmp_path / name / "x.jsonl") for name in ("broken", "unbroken"))
+    assert broken == unbroken
+    assert {path.name for path in (tmp_path / "broken/checkpoints").iterdir()} == {"claims"}
+
+
+def test_a_unit_that_cannot_be_scored_fails_alone(tmp_path, monkeypatch):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-2", "recipe": "paper"}
+    small = build("x", {**raw, "overrides": [{"set": SHORT}]})
+    scores = [{"rmse": 1.0}, ZeroDivisionError("no rows"), {"rmse": 2.0}]
+
+    def regression(prediction, data):
+        found = scores.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(score, "regression", regression)
+    summary = runner.run(small, tmp_path)
+    assert [(f.unit.index, f.error) for f in summary.failures] == [(1, "ZeroDivisionError: no rows")]
+    assert [r["split"] for r in read(tmp_path / "x.jsonl")] == [0, 2]
+
+
+PAPER = """
+kind = "uci"
+datasets = ["yacht"]
+splits = "0-1"
+recipe = "paper"
+[[overrides]]
+set = { epochs = 40, n_steps = 10, beta_T = 0.5, mean_epochs = 3, n_draws = 20, width = 8 }
+"""
+
+
+def test_splits_that_train_together_go_on_after_a_kill(tmp_path):
+    (tmp_path / "tiny.toml").write_text(PAPER)
+    command = ("run", "tiny.toml", "--results")
+    broken = card_bench(*command, "broken", cwd=tmp_path)
+    wait_for(lambda: list(tmp_path.glob("broken/checkpoints/*/mean.safetensors")))
+    broken.send_signal(signal.SIGKILL)
+    broken.communicate()
+    assert not read(tmp_path / "broken/tiny.jsonl")
+    resumed, unbroken = (card_bench(*command, name, cwd=tmp_path) for name in ("broken", "unbroken"))
+    assert finished(resumed)[0] == finished(unbroken)[0] == 0
+    left, right = (tmp_path / name / "tiny.jsonl" for name in ("broken", "unbroken"))
+    assert [r["config"]["together"] for r in read(left)] == [2, 2]
+    assert without_seconds(left) == without_seconds(right)
+
+
+def test_seconds_of_a_killed_fit_are_not_forgotten(tmp_path):
+    folder = tmp_path / "fit"
+    clock = Clock(folder)
+    assert clock.start() == 0.0
+    folder.mkdir()
+    (folder / "denoiser.safetensors").touch()
+    started = json.loads(clock.path.read_text())[1]
+    os.utime(folder / "denoiser.safetensors", (started + 100, started + 100))
+    assert clock.start() == pytest.approx(100, abs=0.01)
+    clock.stop()
+    assert not clock.path.exists()
+
+
+def test_a_queue_tells_how_far_it_is_and_how_long_it_will_take(tmp_path):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-3", "recipe": "paper"}
+    units = build("x", {**raw, "overrides": [{"set": {"epochs": 10}}]}).units()
+    now = [0.0]
+    meter = Meter("x", units, [tuple(units)], tmp_path, clock=lambda: now[0])
+    assert meter.line() == "x: 0 of 4 done, 0 %"
+    path = tmp_path / digest(units) / "denoiser.safetensors"
+    write_atomically(path, save({"epoch": torch.tensor(5)}))
+    now[0] = 60.0
+    assert meter.line() == "x: 0 of 4 done, 25 %, 3 min left"
+    meter.done.update(units[:2])
+    assert meter.line() == "x: 2 of 4 done, 75 %, 20 s left", "those not yet scored count for half"
 
 
 def test_a_run_killed_at_any_moment_finishes_with_the_reports_of_an_unbroken_one(tmp_path):
@@ -363,10 +499,14 @@ def wait_for(happened, seconds: float = 60.0) -> None:
 
 def test_two_runs_of_one_command_at_a_time_leave_each_unit_once(tmp_path):
     spec = tmp_path / "tiny.toml"
-    spec.write_text('kind = "uci"\ndatasets = ["yacht"]\nsplits = "0-5"\nmethods = ["bench_methods:Bell"]\n')
-    both = [card_bench("run", "tiny.toml", cwd=tmp_path) for _ in range(2)]
+    spec.write_text(
+        'kind = "uci"\ndatasets = ["yacht"]\nsplits = "0-5"\nmethods = ["bench_methods:SlowBell"]\n'
+    )
+    log = tmp_path / "log"
+    both = [card_bench("run", "tiny.toml", cwd=tmp_path, BENCH_LOG=str(log)) for _ in range(2)]
     assert [finished(process)[0] for process in both] == [0, 0]
     assert sorted(r["split"] for r in read(tmp_path / "results/tiny.jsonl")) == list(range(6))
+    assert len(log.read_text().splitlines()) == 6, "and share the work: nothing is fitted twice"
 
 
 def test_a_dask_cluster_of_two_workers_runs_the_same_command(tmp_path, monkeypatch):

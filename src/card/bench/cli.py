@@ -83,8 +83,11 @@ def run(
     backend: Annotated[str, typer.Option(help=" or ".join(runner.BACKENDS))] = "processes",
     address: Annotated[str | None, typer.Option(help="Of the Dask scheduler, for --backend dask.")] = None,
     together: Annotated[
-        int, typer.Option(min=1, help="Fit up to this many splits of a data set in one batched run.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="Fit up to this many splits of a data set in one batched run; the paper's recipe: 20."
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short version, into <results>/quick.")] = False,
     results: Results = Path("results"),
     experiments: Experiments = None,
@@ -180,6 +183,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _conclude(experiment: Experiment, summary: runner.Summary, debug: bool) -> None:
     parts = [f"{summary.ran} run", f"{summary.done_before} done before"]
+    if summary.elsewhere:
+        parts.append(f"{summary.elsewhere} by another process")
     if summary.failures:
         parts.append(f"{len(summary.failures)} failed")
     typer.echo(f"{experiment.name}: {', '.join(parts)} -> {summary.path}")

@@ -1,12 +1,11 @@
 """Run units: load, fit, predict, score; the report of each as a plain dictionary.
 
-This is what a worker does, in whatever process or on whatever machine. It writes nothing: reports
-go back to the one process that owns the file.
+This is what a worker does, in whatever process or on whatever machine. It writes no reports: that is for
+`card.bench.ledger`, here or in the process that sent the units.
 """
 
 from __future__ import annotations
 
-import hashlib
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from card.bench.errors import DataNotAvailable
 from card.bench.kinds import KINDS, Data
 from card.bench.methods import Method, find_method
 from card.bench.reports import Report
+from card.bench.shelf import Clock, Fitted, Shelf, digest
 from card.bench.spec import Unit
 
 INCIDENTAL = ("checkpoint_path", "verbose", "n_jobs", "device")
@@ -44,47 +44,80 @@ class Outcome:
 def execute(units: Sequence[Unit], checkpoints: Path | None = None) -> Iterator[Outcome]:
     """The outcomes of units that are fitted together (or of just one), as they come.
 
-    With a folder for checkpoints, a fit that was killed goes on from where it was.
+    With a folder for checkpoints, a fit that was killed goes on from where it was, and one that was done is
+    not done again. An outcome must have been recorded before the next one is asked for.
     """
     torch.set_num_threads(1)
     try:
-        yield from _execute(units, checkpoints)
+        data, fitted = _fitted(units, checkpoints)
     except DataNotAvailable as missing:
         yield from (Outcome(unit, missing=str(missing)) for unit in units)
+        return
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        details = traceback.format_exc()
-        yield from (Outcome(unit, error=reason, details=details) for unit in units)
+        yield from [_failure(unit, error) for unit in units]
+        return
+    for unit, rows, one in zip(units, data, fitted, strict=True):
+        outcome = _outcome(unit, rows, one)
+        yield outcome
+        if checkpoints is not None and outcome.report is not None:
+            Shelf(checkpoints).drop(unit)
 
 
-def execute_all(units: Sequence[Unit], checkpoints: Path | None = None) -> list[Outcome]:
-    """The same as a list, for workers in other processes."""
-    return list(execute(units, checkpoints))
+def _failure(unit: Unit, error: Exception) -> Outcome:
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    return Outcome(unit, error=reason, details="".join(traceback.format_exception(error)))
 
 
-def _execute(units: Sequence[Unit], checkpoints: Path | None) -> Iterator[Outcome]:
+def _outcome(unit: Unit, data: Data, fitted: Fitted) -> Outcome:
+    """Of scoring a fitted unit; a failure here is that of no other unit."""
+    try:
+        report, arrays = _assess(unit, fitted.estimator, data, fitted.seconds)
+        report["config"] = _config(unit, fitted.estimator, data, fitted.together)
+    except Exception as error:
+        return _failure(unit, error)
+    return Outcome(unit, report=report, arrays=arrays)
+
+
+def _fitted(units: Sequence[Unit], checkpoints: Path | None) -> tuple[list[Data], list[Fitted]]:
+    """The data of the units, and their fitted estimators: from the shelf, or fitted now."""
     kind = KINDS[units[0].kind]
-    method = find_method(units[0].method)
-    data = [kind.load(unit.dataset, unit.index, unit.recipe) for unit in units]
-    estimators = [method.build[kind.task](u.recipe, dict(u.overrides), u.seed) for u in units]
-    if checkpoints is not None:
-        _keep_checkpoints(estimators, checkpoints / _digest(units))
+    data = {unit: kind.load(unit.dataset, unit.index, unit.recipe) for unit in units}
+    found = {} if checkpoints is None else {unit: Shelf(checkpoints).get(unit) for unit in units}
+    known = {unit: one for unit, one in found.items() if one is not None}
+    rest = [unit for unit in units if unit not in known]
+    if rest:
+        known |= _fit_anew(rest, [data[unit] for unit in rest], checkpoints)
+    return list(data.values()), [known[unit] for unit in units]
+
+
+def _fit_anew(units: Sequence[Unit], data: Sequence[Data], checkpoints: Path | None) -> dict[Unit, Fitted]:
+    method, estimators = find_method(units[0].method), [built(unit) for unit in units]
+    spent, folder = 0.0, None if checkpoints is None else checkpoints / digest(units)
+    if folder is not None and _keep_checkpoints(estimators, folder):
+        spent = Clock(folder).start()
     _, seconds = score.timed(lambda: _fit(method, estimators, data))
-    for unit, estimator, rows in zip(units, estimators, data, strict=True):
-        report, arrays = _assess(unit, estimator, rows, seconds / len(units))
-        report["config"] = _config(unit, estimator, rows, len(units))
-        yield Outcome(unit, report=report, arrays=arrays)
+    share, together = (spent + seconds) / len(units), len(units)
+    fitted = {u: Fitted(e, share, together) for u, e in zip(units, estimators, strict=True)}
+    if checkpoints is not None and folder is not None:
+        for unit, one in fitted.items():
+            Shelf(checkpoints).put(unit, one)
+        Clock(folder).stop()
+    return fitted
 
 
-def _keep_checkpoints(estimators: Sequence[Any], folder: Path) -> None:
+def built(unit: Unit) -> Any:
+    """The estimator of a unit, not fitted."""
+    build = find_method(unit.method).build[KINDS[unit.kind].task]
+    return build(unit.recipe, dict(unit.overrides), unit.seed)
+
+
+def _keep_checkpoints(estimators: Sequence[Any], folder: Path) -> bool:
+    """Tell the estimators where to keep checkpoints; whether they can."""
+    if "checkpoint_path" not in getattr(estimators[0], "get_params", dict)():
+        return False
     for estimator in estimators:
-        if "checkpoint_path" in getattr(estimator, "get_params", dict)():
-            estimator.set_params(checkpoint_path=str(folder))
-
-
-def _digest(units: Sequence[Unit]) -> str:
-    """A name for these units under this version of the library: its checkpoints fit no other."""
-    return hashlib.sha256(repr((environment.version(), units)).encode()).hexdigest()[:16]
+        estimator.set_params(checkpoint_path=str(folder))
+    return True
 
 
 def _fit(method: Method, estimators: Sequence[Any], data: Sequence[Data]) -> None:
@@ -137,8 +170,9 @@ def _config(unit: Unit, estimator: Any, data: Data, together: int) -> dict[str, 
         "rows": [len(data.y_train), len(data.y_test)],
         "together": together,
     }
-    if hasattr(estimator, "get_params"):
-        parameters = estimator.get_params(deep=False)
+    new = built(unit)  # one from a file may have lost what does not matter any more
+    if hasattr(new, "get_params"):
+        parameters = new.get_params(deep=False)
         config["parameters"] = _plain({key: parameters[key] for key in parameters if key not in INCIDENTAL})
     config["size"] = _size(estimator)
     return config

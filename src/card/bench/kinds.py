@@ -35,6 +35,8 @@ class Kind:
     """Name -> (rows, number of splits; None where any seed will do)."""
     load: Callable[[str, int, str], Data]
     """(data set, split or seed, recipe) -> data."""
+    joins: Literal["splits", "data sets", "nothing"] = "nothing"
+    """What has one shape, and may therefore be fitted together where the settings are equal."""
 
     def rows(self, dataset: str) -> int:
         return self.datasets[dataset][0]
@@ -114,8 +116,8 @@ IMAGES = {
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("uci", "split", "regression", UCI, _load_uci),
-        Kind("toy", "seed", "regression", dict.fromkeys(TOYS, (10240, None)), _load_toy),
+        Kind("uci", "split", "regression", UCI, _load_uci, "splits"),
+        Kind("toy", "seed", "regression", dict.fromkeys(TOYS, (10240, None)), _load_toy, "data sets"),
         Kind("image", "seed", "classification", {k: (n, None) for k, n in IMAGES.items()}, _load_image),
     )
 }

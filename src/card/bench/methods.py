@@ -32,8 +32,18 @@ class Method:
     """Task -> names that overrides may set; None if that is not known beforehand."""
     fit_together: FitTogether | None = None
     """Fit several estimators with equal parameters, each on data of its own, in one batched run."""
+    joint: tuple[str, ...] | None = None
+    """Recipes for which it does so; None: for all."""
+    together: int = 1
+    """How many it fits together with nothing said: many only where a killed fit can go on."""
     packages: tuple[str, ...] = ()
     """Packages that do its arithmetic beside those that all methods need: reports have their versions."""
+
+    def at_once(self, recipe: str, wanted: int | None) -> int:
+        """How many units of a recipe are fitted in one batched run."""
+        if self.fit_together is None or (self.joint is not None and recipe not in self.joint):
+            return 1
+        return self.together if wanted is None else wanted
 
     def choose_recipe(self, wanted: str, where: str = "") -> str:
         """The recipe asked for; a method with one recipe only has that."""
@@ -82,6 +92,8 @@ CARD = Method(
     recipes=("modern", "paper"),
     parameters=_card_parameters,
     fit_together=_card_together,
+    joint=("paper",),
+    together=20,
 )
 
 

@@ -1,33 +1,30 @@
 """Work off a queue of units: skip what is reported, run the rest, report each as it finishes.
 
-Workers (processes here, or machines of a Dask cluster) only compute; this process alone writes. If
-it is killed, what was under way is lost and nothing else: the same command goes on from there.
+Workers on this machine write the reports of what they have finished themselves; those of a cluster send them
+back. If all are killed, what was under way is lost and nothing else: the same command goes on from there.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import joblib
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-from card.bench import arrays, reports
+from card.bench import reports
 from card.bench.errors import BenchError
-from card.bench.execute import Outcome, execute, execute_all
+from card.bench.execute import Outcome, execute
 from card.bench.kinds import KINDS
+from card.bench.ledger import Ledger
+from card.bench.meter import Meter, shown
 from card.bench.methods import find_method
 from card.bench.spec import Experiment, Unit
 
-CHECKPOINTS = "checkpoints"
-"""Folder, beside the reports, of fits under way in this machine's own processes."""
 BACKENDS = ("processes", "dask")
 
 
@@ -40,6 +37,16 @@ class Summary:
     ran: int = 0
     missing: dict[str, int] = field(default_factory=dict)
     failures: list[Outcome] = field(default_factory=list)
+    elsewhere: int = 0
+    """Units that another process finished meanwhile."""
+
+    def add(self, outcome: Outcome) -> None:
+        if outcome.report is not None:
+            self.ran += 1
+        elif outcome.missing:
+            self.missing[outcome.missing] = self.missing.get(outcome.missing, 0) + 1
+        else:
+            self.failures.append(outcome)
 
 
 def run(
@@ -49,7 +56,7 @@ def run(
     jobs: int = 1,
     backend: str = "processes",
     address: str | None = None,
-    together: int = 1,
+    together: int | None = None,
     show: Callable[[str], None] = print,
 ) -> Summary:
     """Run the units of an experiment that its report file does not hold yet.
@@ -57,22 +64,23 @@ def run(
     Parameters
     ----------
     results : folder of the report files.
-    jobs : worker processes, each of one thread (a Dask cluster has as many as it has).
-    backend, address : "dask" and a scheduler's address carry the units to a cluster.
-    together : fit up to so many units of one data set in one batched run.
+    jobs : worker processes, each of one thread (a cluster has as many as it has).
+    backend, address : "dask" or "ray" and a scheduler's address carry the units to a cluster.
+    together : fit up to so many units of equal settings in one batched run; None leaves it to the method.
     show : told what a person should know, a line at a time.
     """
-    path = results / experiment.report_name
-    damage = reports.repair(path)
+    ledger, units = Ledger(results, experiment.report_name), experiment.units()
+    damage = reports.repair(ledger.path)
     if damage:
         show(damage)
-    todo = pending(experiment.units(), reports.read(path), path)
-    summary = Summary(path, done_before=len(experiment.units()) - len(todo))
-    tasks = batches(todo, together)
-    with _progress(experiment.name, todo) as advance:
-        for outcome in _outcomes(tasks, jobs, backend, address, results / CHECKPOINTS):
-            _settle(outcome, summary, results)
+    todo = pending(units, reports.read(ledger.path), ledger.path)
+    summary = Summary(ledger.path, done_before=len(units) - len(todo))
+    tasks = [task for task in batches(units, together, jobs) if not set(todo).isdisjoint(task)]
+    with shown(Meter(experiment.name, todo, tasks, ledger.checkpoints), show) as advance:
+        for outcome in _outcomes(tasks, ledger, jobs, backend, address):
+            summary.add(outcome)
             advance(outcome.unit)
+    summary.elsewhere = len(todo) - summary.ran - len(summary.failures) - sum(summary.missing.values())
     return summary
 
 
@@ -98,34 +106,79 @@ def _thawed(value: Any) -> Any:
     return [_thawed(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def batches(units: Sequence[Unit], together: int) -> list[tuple[Unit, ...]]:
-    """Groups of at most `together` units that differ in nothing but split or seed."""
+def batches(units: Sequence[Unit], together: int | None = None, jobs: int = 1) -> list[tuple[Unit, ...]]:
+    """Tasks: units of equal settings, and data of one shape, that are fitted in one batched run.
+
+    They are made of all units of an experiment, done or not, so that a resumed run finds the fits that were
+    under way; and such a group is divided among the workers.
+    """
     groups: dict[Any, list[Unit]] = {}
     for unit in units:
-        size = together if find_method(unit.method).fit_together else 1
-        key = (unit.dataset, unit.method, unit.recipe, unit.variant, unit.overrides, size)
+        joins = KINDS[unit.kind].joins
+        size = 1 if joins == "nothing" else find_method(unit.method).at_once(unit.recipe, together)
+        dataset = "" if joins == "data sets" else unit.dataset
+        key = (dataset, unit.method, unit.recipe, unit.variant, unit.overrides, size)
         groups.setdefault(key, []).append(unit)
-    return [part for (*_, size), group in groups.items() for part in _chunks(group, size)]
+    return [part for (*_, size), group in groups.items() for part in _chunks(group, size, jobs)]
 
 
-def _chunks(group: Sequence[Unit], size: int) -> Iterator[tuple[Unit, ...]]:
+def _chunks(group: Sequence[Unit], size: int, jobs: int) -> Iterator[tuple[Unit, ...]]:
     rest = iter(group)
-    while part := tuple(islice(rest, max(1, size))):
+    size = min(size, -(-len(group) // jobs))
+    while part := tuple(islice(rest, size)):
         yield part
 
 
 def _outcomes(
-    tasks: Sequence[tuple[Unit, ...]], jobs: int, backend: str, address: str | None, checkpoints: Path
+    tasks: Sequence[tuple[Unit, ...]], ledger: Ledger, jobs: int, backend: str, address: str | None
 ) -> Iterator[Outcome]:
     if backend == "processes" and (jobs == 1 or len(tasks) == 1):
-        for task in tasks:
-            yield from execute(task, checkpoints)
+        yield from _one_by_one(tasks, ledger)
         return
-    with _cluster(address) if backend == "dask" else joblib.parallel_config("loky", n_jobs=jobs):
-        folder = None if backend == "dask" else checkpoints
+    here = backend == "processes"
+    with joblib.parallel_config("loky", n_jobs=jobs) if here else _cluster(address):
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-        for outcomes in parallel(joblib.delayed(execute_all)(task, folder) for task in tasks):
-            yield from outcomes
+        work = joblib.delayed(_work_here if here else _work_away)
+        for outcomes in parallel(work(task if here else ledger.left(task), ledger) for task in tasks):
+            for outcome in outcomes:
+                if not here:
+                    ledger.record(outcome)
+                yield outcome
+
+
+def _one_by_one(tasks: Sequence[tuple[Unit, ...]], ledger: Ledger) -> Iterator[Outcome]:
+    """First what no other process is at; then what the others have left, once they are done with it."""
+    taken = []
+    for task in tasks:
+        with ledger.claim(task, wait=False) as ours:
+            if ours:
+                yield from _recorded(task, ledger)
+            else:
+                taken.append(task)
+    for task in taken:
+        with ledger.claim(task):
+            yield from _recorded(task, ledger)
+
+
+def _recorded(task: Sequence[Unit], ledger: Ledger) -> Iterator[Outcome]:
+    """Run what is still left of a task, each unit reported as it finishes."""
+    left = ledger.left(task)
+    if not left:
+        return
+    for outcome in execute(left, ledger.checkpoints):
+        ledger.record(outcome)
+        yield outcome
+
+
+def _work_here(task: Sequence[Unit], ledger: Ledger) -> list[Outcome]:
+    """In a worker process on this machine."""
+    with ledger.claim(task):
+        return [replace(outcome, arrays={}) for outcome in _recorded(task, ledger)]
+
+
+def _work_away(task: Sequence[Unit], ledger: Ledger) -> list[Outcome]:
+    """On another machine, which may not see the folders of this one."""
+    return list(execute(task))
 
 
 @contextmanager
@@ -147,41 +200,6 @@ def _cluster(address: str | None) -> Iterator[None]:
         yield
 
 
-def _settle(outcome: Outcome, summary: Summary, results: Path) -> None:
-    if outcome.report is not None:
-        if outcome.arrays:
-            arrays.save(arrays.array_path(results, outcome.report, summary.path.stem), outcome.arrays)
-        reports.append(summary.path, [outcome.report])
-        summary.ran += 1
-    elif outcome.missing:
-        summary.missing[outcome.missing] = summary.missing.get(outcome.missing, 0) + 1
-    else:
-        summary.failures.append(outcome)
-
-
-@contextmanager
-def _progress(name: str, todo: Sequence[Unit]) -> Iterator[Callable[[Unit], None]]:
-    """A bar over the whole queue with the time left, units weighted by their rows; silent off a terminal."""
-    if not sys.stderr.isatty() or not todo:
-        yield lambda unit: None
-        return
-    columns = ("{task.description}", BarColumn(), "{task.fields[done]} of {task.fields[units]}, left:")
-    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
-
-    def weight(unit: Unit) -> int:
-        return KINDS[unit.kind].rows(unit.dataset)
-
-    with bar:
-        task = bar.add_task(name, total=sum(map(weight, todo)), done=0, units=len(todo))
-
-        def advance(unit: Unit) -> None:
-            done = bar.tasks[0].fields["done"] + 1
-            bar.update(task, advance=weight(unit), done=done, description=f"{name}: {unit}")
-
-        yield advance
-
-
 def left(experiment: Experiment, results: Path) -> list[Unit]:
     """The units of an experiment without a report, whatever the settings of those that have one."""
-    done = {reports.identity(report) for report in reports.read(results / experiment.report_name)}
-    return [unit for unit in experiment.units() if reports.identity(unit.identity()) not in done]
+    return list(Ledger(results, experiment.report_name).left(experiment.units()))
