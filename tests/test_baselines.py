@@ -9,7 +9,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from card.baselines import (
-    METHODS,
     DeepEnsembleRegressor,
     GCDSRegressor,
     MCDropoutRegressor,
@@ -130,7 +129,7 @@ def test_a_fit_that_breaks_leaves_nothing_behind(monkeypatch):
         model.predict([[1.0]])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_the_benchmark_knows_every_method(name):
     method = find_method(name)
     method.check("default", "regression", {"epochs": 3})

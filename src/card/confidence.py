@@ -16,7 +16,9 @@ in every class; the width of y_0 itself does not know it (`piw="raw"`), and a so
 noise and loses the contrast.
 
 Draws are (n_draws, n_rows, n_classes). `weigh` takes them whole, `gather` in chunks of rows, so that a
-thousand classes need no more memory than one chunk; both give `Evidence`, from which all else follows.
+thousand classes need no more memory than one chunk; both give `Evidence`, from which all else follows. Models
+that draw class probabilities themselves, as Bayesian networks do, have votes and the t-test, but no prototype
+to take the width of: `weigh_probabilities` gives their `Lead`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -37,15 +39,15 @@ from card.metrics._check import Floats, fractions, numbers, same_shape
 BLOCK = 2_000_000  # numbers worked on at a time: some 16 MB for each intermediate array
 
 Width = Literal["brier", "raw"]
+Some = TypeVar("Some", bound="Lead")
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What the draws of N rows say of C classes."""
+class Lead:
+    """What the class probabilities of the draws of N rows say of C classes."""
 
     proba: Floats  # (N, C) mean over draws of the probabilities
     votes: NDArray[np.int32]  # (N, C) how many draws choose the class
-    piw: Floats  # (N, C) width of the prediction interval
     leading: NDArray[np.intp]  # (N, 2) the class with most votes and the runner-up
     p_value: Floats  # (N,) paired t-test of these two
 
@@ -61,6 +63,13 @@ class Evidence:
     def vote_shares(self) -> Floats:
         """Share of the draws that choose each class (N, C)."""
         return self.votes / self.votes.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Evidence(Lead):
+    """What draws of prototypes say: also, how far they spread."""
+
+    piw: Floats  # (N, C) width of the prediction interval
 
     @property
     def narrowest(self) -> NDArray[np.intp]:
@@ -135,14 +144,26 @@ def gather(
     return joined(parts)
 
 
+def weigh_probabilities(proba: ArrayLike) -> Lead:
+    """What S draws of class probabilities (n_draws, n_rows, n_classes), at least 2, say of each row.
+
+    Votes, leading classes and the t-test are those of `weigh`.
+
+    >>> weigh_probabilities([[[0.8, 0.2]], [[0.7, 0.3]], [[0.4, 0.6]]]).votes
+    array([[2, 1]], dtype=int32)
+    """
+    draws = _checked(fractions("proba", proba))
+    return joined([_tested(_lead(draws[:, rows], draws[:, rows])) for rows in _blocks(draws)])
+
+
 def assess(
-    evidence: Evidence, classes: ArrayLike, alpha: float = 0.05, proba: ArrayLike | None = None
+    evidence: Lead, classes: ArrayLike, alpha: float = 0.05, proba: ArrayLike | None = None
 ) -> pd.DataFrame:
     """One line for each row: what is predicted, and how sure of it one may be.
 
     Parameters
     ----------
-    evidence : from `weigh` or `gather`
+    evidence : from `weigh` or `gather`, or from `weigh_probabilities`, which knows no interval widths
     classes : (n_classes,) label of each column
     alpha : level of the t-test; a row is certain when its p_value is below it
     proba : (n_rows, n_classes), the probabilities `label` and `probability` go by, if not the draws' own
@@ -163,7 +184,9 @@ def assess(
         "vote_share": evidence.vote_shares.max(axis=1),
         "probability": p.max(axis=1),
     }
-    widths = {f"piw_{label}": evidence.piw[:, c] for c, label in enumerate(labels.tolist())}
+    widths = {}
+    if isinstance(evidence, Evidence):
+        widths = {f"piw_{label}": evidence.piw[:, c] for c, label in enumerate(labels.tolist())}
     last = {"p_value": evidence.p_value, "certain": evidence.p_value < alpha}
     return pd.DataFrame(first | widths | last)
 
@@ -201,7 +224,7 @@ def tune_temperature(
 def qq_differences(draws: ArrayLike, tau: float = 1.0) -> QQ:
     """Q-Q data for what the t-test assumes: normal differences between a row's two leading probabilities."""
     draws = _checked(draws)
-    pairs = [_lead(draws[:, rows], tau).pair for rows in _blocks(draws)]
+    pairs = [_lead(probabilities(draws[:, rows], tau), draws[:, rows]).pair for rows in _blocks(draws)]
     difference = np.concatenate([pair[:, :, 0] - pair[:, :, 1] for pair in pairs], axis=1)
     theoretical = stats.probplot(difference[:, 0], fit=False)[0]
     ordered = np.sort(difference, axis=0)
@@ -212,24 +235,28 @@ def qq_differences(draws: ArrayLike, tau: float = 1.0) -> QQ:
     return QQ(theoretical, ordered, correlation)
 
 
-class _Lead(NamedTuple):
+class _Pair(NamedTuple):
     mean: Floats  # (N, C)
     votes: NDArray[np.int32]  # (N, C)
     leading: NDArray[np.intp]  # (N, 2)
     pair: Floats  # (S, N, 2) probabilities of the two leading classes
 
 
-def _lead(draws: Floats, tau: float) -> _Lead:
-    proba, votes = probabilities(draws, tau), _count_votes(draws)
-    mean = proba.mean(axis=0)
+def _lead(proba: Floats, draws: Floats) -> _Pair:
+    """The two leading classes by votes of draws and, where these are equal, by their mean probability."""
+    mean, votes = proba.mean(axis=0), _count_votes(draws)
     leading = np.lexsort((-mean, -votes), axis=1)[:, :2]
-    return _Lead(mean, votes, leading, np.take_along_axis(proba, leading[None], axis=2))
+    return _Pair(mean, votes, leading, np.take_along_axis(proba, leading[None], axis=2))
+
+
+def _tested(lead: _Pair) -> Lead:
+    mean, votes, leading, pair = lead
+    return Lead(mean, votes, leading, paired_ttest(pair[:, :, 0], pair[:, :, 1]).p_value)
 
 
 def _weigh(draws: Floats, tau: float, piw: Width, coverage: float) -> Evidence:
-    mean, votes, leading, pair = _lead(draws, tau)
-    p_value = paired_ttest(pair[:, :, 0], pair[:, :, 1]).p_value
-    return Evidence(mean, votes, interval_widths(draws, piw, coverage), leading, p_value)
+    lead = _tested(_lead(probabilities(draws, tau), draws))
+    return Evidence(**vars(lead), piw=interval_widths(draws, piw, coverage))
 
 
 def _count_votes(draws: Floats) -> NDArray[np.int32]:
@@ -245,9 +272,10 @@ def _blocks(draws: Floats) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, n_rows, size))
 
 
-def joined(parts: list[Evidence]) -> Evidence:
+def joined(parts: list[Some]) -> Some:
     """The evidence of several chunks of rows as one."""
-    return Evidence(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Evidence)))
+    whole = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(parts[0])}
+    return type(parts[0])(**whole)
 
 
 def _nll(draws: Floats, column: NDArray[np.intp], tau: float) -> float:

@@ -63,6 +63,20 @@ def check_positive(**parameters: Any) -> None:
             raise ValueError(f"{name} must be above 0, got {value!r}.")
 
 
+def check_not_negative(**parameters: float) -> None:
+    """Refuse a parameter below zero."""
+    for name, value in parameters.items():
+        if not value >= 0:
+            raise ValueError(f"{name} must be 0 or above, got {value!r}.")
+
+
+def check_rate(**parameters: float) -> None:
+    """Refuse a parameter that is not 0 or more and below 1."""
+    for name, value in parameters.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must be a rate of 0 or more and below 1, got {value!r}.")
+
+
 def check_share(**parameters: float) -> None:
     """Refuse a parameter that is not strictly between 0 and 1."""
     for name, value in parameters.items():

@@ -1,0 +1,415 @@
+"""The classifiers set beside CARD: laws of their noise and divergences, draws, scikit-learn's manners."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import Generator, distributions
+from torch.nn import functional
+
+from card import confidence
+from card.baselines import METHODS
+from card.baselines.bayes import BayesByBackpropClassifier, GaussianLinear
+from card.baselines.class_dropout import (
+    ConcreteDropoutClassifier,
+    GaussianDropoutClassifier,
+    MAPClassifier,
+    MCDropoutClassifier,
+)
+from card.baselines.contextual import (
+    ContextualDropoutClassifier,
+    ContextualGatingClassifier,
+    ContextualGatingDropoutClassifier,
+    GaussianContextualDropoutClassifier,
+)
+from card.baselines.contextual_mlp import BernoulliContextMLP, ContextGate, GaussianContextMLP
+from card.baselines.noisy_mlp import BernoulliGate, ConcreteGate, Gate, GaussianGate, NoisyMLP
+from card.bench.methods import find_method
+from card.nn import Linear
+
+CLASSES = {
+    "map": MAPClassifier,
+    "mc-dropout": MCDropoutClassifier,
+    "gaussian-dropout": GaussianDropoutClassifier,
+    "concrete-dropout": ConcreteDropoutClassifier,
+    "bayes-by-backprop": BayesByBackpropClassifier,
+    "contextual-dropout": ContextualDropoutClassifier,
+    "contextual-dropout-gaussian": GaussianContextualDropoutClassifier,
+    "contextual-gating": ContextualGatingClassifier,
+    "contextual-gating-dropout": ContextualGatingDropoutClassifier,
+}
+WITHOUT_CHANCE = {"map", "contextual-gating"}
+QUICK = {"hidden": (16,), "epochs": 15, "batch_size": 32, "lr": 0.03, "n_draws": 10, "random_state": 0}
+
+
+def quick(name, **settings):
+    """A method that learns from a hundred rows or two; the prior of Gaussian weights is for many more."""
+    own = {"prior_scale": 1.0} if name == "bayes-by-backprop" else {}
+    return CLASSES[name](**{**QUICK, **own, **settings})
+
+
+def rngs(*seeds):
+    return [Generator().manual_seed(seed) for seed in seeds or (0,)]
+
+
+def rings(n=200, seed=0):
+    """Three classes, by the distance from the middle: no straight line tells them apart."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    angle = rng.uniform(0, 2 * np.pi, n)
+    radius = 0.2 + y + 0.1 * rng.standard_normal(n)
+    X = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return X, np.array(["in", "mid", "out"])[y]
+
+
+def bars(n=90, seed=0):
+    """Images of 6 x 6 with a bright bar of two columns in one of three places."""
+    y = np.random.default_rng(seed).integers(3, size=n)
+    lit = np.arange(6)[None, None, None] // 2 == y[:, None, None, None]
+    return np.broadcast_to(250 * lit, (n, 1, 6, 6)).astype(np.uint8), y
+
+
+@pytest.fixture(scope="module", params=CLASSES)
+def learned(request):
+    """A method's name and what it has learned of three rings."""
+    return request.param, quick(request.param, epochs=30, lr=0.05).fit(*rings())
+
+
+# ------------------------------------------------------------------------------------ noise and its laws
+
+
+@pytest.mark.parametrize("gate", [BernoulliGate(0.3), GaussianGate(0.3)])
+def test_dropout_keeps_the_mean_and_adds_the_variance_of_its_rate(gate):
+    out = gate(torch.ones(1, 200_000, 1), rngs(), common=False)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert out.var().item() == pytest.approx(0.3 / 0.7, rel=0.02)
+
+
+def test_units_are_dropped_for_all_rows_or_for_each_anew():
+    x = torch.ones(1, 50, 200)
+    common = BernoulliGate(0.5)(x, rngs(), common=True)
+    own = BernoulliGate(0.5)(x, rngs(), common=False)
+    assert set(common.unique().tolist()) == {0.0, 2.0}
+    assert (common == common[:, :1]).all()
+    assert not (own == own[:, :1]).all()
+
+
+@pytest.mark.parametrize("name", ["mc-dropout", "gaussian-dropout"])
+def test_dropout_at_rate_zero_is_the_network_alone(name):
+    X, y = rings(60)
+    wanted = quick("map").fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(quick(name, dropout=0.0).fit(X, y).predict_proba(X), wanted, rtol=1e-12)
+
+
+def test_a_relaxed_gate_decides_as_the_hard_one_does():
+    gate, x = ConcreteGate(0.3, 0.1, n_members=1), torch.ones(1, 5000, 1)
+    relaxed = gate.train()(x, rngs(), common=False) * 0.7
+    hard = gate.eval()(x, rngs(), common=False) * 0.7
+    assert (relaxed.round() == hard.round()).all()
+    assert hard.mean().item() == pytest.approx(0.7, abs=0.02)
+    assert ((relaxed - hard).abs() < 0.05).float().mean() > 0.85, "few are in between"
+
+
+def test_the_divergence_of_concrete_dropout_is_the_size_kept_less_the_entropy_of_the_gates():
+    layer, gate = Linear(4, 3, rngs()), ConcreteGate(0.3, length_scale=0.5, n_members=1)
+    gates = torch.tensor(list(itertools.product([0.0, 1.0], repeat=4)))
+    law = distributions.Bernoulli(0.7)
+    sizes = (gates[:, :, None] * layer.weight[0]).square().sum(dim=(1, 2))
+    kept = (law.log_prob(gates).sum(1).exp() * sizes).sum()
+    wanted = 0.5 * 0.5**2 * kept - 4 * law.entropy()
+    assert gate.divergence(layer).item() == pytest.approx(wanted.item(), rel=1e-5)
+
+
+def test_concrete_dropout_learns_to_keep_a_unit_that_tells_all():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    model = quick("concrete-dropout", dropout=0.4, lr=0.05, epochs=40).fit((2.0 * y - 1)[:, None], y)
+    assert model.rates_[0] < 0.1
+
+
+def test_the_divergence_of_gaussian_weights_is_that_of_torch():
+    layer = GaussianLinear(4, 3, scale=0.05, rngs=rngs(0, 1))
+    with torch.no_grad():
+        for rho in layer.rho:
+            rho += torch.randn(rho.shape, generator=rngs(5)[0])
+    parts = []
+    for mean, scale in zip(layer.mean.parameters(), layer.scales(), strict=True):
+        posterior, prior = distributions.Normal(mean, scale), distributions.Normal(0.0, 0.3)
+        parts.append(distributions.kl_divergence(posterior, prior).flatten(1).sum(1))
+    torch.testing.assert_close(layer.divergence(0.3), sum(parts))
+
+
+@pytest.mark.parametrize("common", [True, False])
+def test_outputs_of_gaussian_weights_have_the_moments_of_their_law(common):
+    """Weights drawn for all rows, and outputs drawn for each row: the same law."""
+    layer, h = GaussianLinear(3, 2, scale=0.4, rngs=rngs()), torch.tensor([1.0, -2.0, 0.5])
+    with torch.no_grad():
+        if common:
+            chance = rngs(1)
+            out = torch.stack([layer(h[None, None], chance, common=True)[0, 0] for _ in range(4000)])
+        else:
+            out = layer(h.expand(1, 4000, 3), rngs(1))[0]
+        mean = layer.mean(h[None, None])[0, 0]
+        variance = 0.4**2 * (h.square().sum() + 1)
+    assert (out.mean(0) - mean).abs().max() < 4 * (variance / 4000) ** 0.5
+    torch.testing.assert_close(out.var(0), variance.expand(2), rtol=0.1, atol=0)
+
+
+# ------------------------------------------------------------------------------------ contexts
+
+
+@pytest.mark.parametrize(
+    ("make", "law"),
+    [
+        (BernoulliContextMLP, lambda a: distributions.Bernoulli(logits=a)),
+        (GaussianContextMLP, lambda a: distributions.Normal(1.0, (-0.5 * a).exp())),
+    ],
+)
+def test_the_divergence_of_contextual_gates_is_that_of_torch(make, law):
+    a, eta = torch.linspace(-3, 4, 8), torch.tensor(0.7)
+    network = make((2, 3), 0.2, rngs())
+    torch.testing.assert_close(
+        network.gate_divergence(a, eta), distributions.kl_divergence(law(a), law(eta)), atol=1e-6, rtol=1e-5
+    )
+
+
+def scaled(network, factor):
+    """The layers of a contextual network behind plain dropout, weights multiplied by a factor."""
+    state = {name: value for name, value in network.state_dict().items() if name.startswith("layers")}
+    return {name: value * (factor if "weight" in name else 1) for name, value in state.items()}
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize(
+    ("make", "plain", "factor"),
+    [(BernoulliContextMLP, BernoulliGate, 0.8), (GaussianContextMLP, GaussianGate, 1)],
+)
+def test_contextual_gates_that_ignore_the_row_are_plain_dropout(make, plain, factor, common):
+    """As they begin: all at one rate. Bernoulli gates do not make up for what they drop, weights do."""
+    sizes, x = (5, 4, 3), torch.randn(1, 20, 5, generator=rngs(9)[0])
+    network = make(sizes, 0.2, rngs())
+    dropout = NoisyMLP(sizes, lambda n_in: plain(0.2), rngs())
+    dropout.load_state_dict(scaled(network, factor))
+    torch.testing.assert_close(network(x, rngs(3), common), dropout(x, rngs(3), common))
+
+
+def test_gates_without_chance_that_ignore_the_row_only_scale_it():
+    x = torch.randn(1, 7, 5, generator=rngs(9)[0])
+    torch.testing.assert_close(ContextGate(5, 0.0, rngs())(x, rngs(), common=True), 0.8 * x)
+
+
+def test_gates_that_read_the_row_treat_rows_differently():
+    model = quick("contextual-dropout").fit(*rings())
+    with torch.no_grad():
+        a = model.network_.contexts[0](torch.tensor([[[0.1, 0.0], [2.0, 1.0]]]).double())
+    assert (a[0, 0] - a[0, 1]).abs().max() > 0.1
+
+
+def expected_loss(network, x, y):
+    """Of a row x (1, 1, I), over all states of the gates of two layers."""
+    first = network.contexts[0](x)
+    total = network.gate_divergence(first, network.prior[:, 0, None, None]).mean()
+    states = torch.tensor(list(itertools.product([0.0, 1.0], repeat=2)))
+    for z in states:
+        h = functional.relu(network.layers[0](x * z))
+        second = network.contexts[1](h.detach())
+        chance = distributions.Bernoulli(logits=first).log_prob(z).sum().exp()
+        inner = network.gate_divergence(second, network.prior[:, 1, None, None]).mean()
+        for w in states:
+            loss = functional.cross_entropy(network.layers[1](h * w)[0], y[0])
+            inner = inner + distributions.Bernoulli(logits=second).log_prob(w).sum().exp() * loss
+        total = total + chance * inner
+    return total
+
+
+def test_the_mirrored_gates_give_the_gradient_of_the_expected_loss():
+    network = BernoulliContextMLP((2, 2, 2), 0.3, rngs(4))
+    with torch.no_grad():
+        for context in network.contexts:
+            context.widen.weight += torch.randn(context.widen.weight.shape, generator=rngs(5)[0])
+        for layer in network.layers:
+            layer.weight *= 3
+    x, y = torch.tensor([[[1.0, -0.5]]]), torch.tensor([[1]])
+    parameters = dict(network.named_parameters())
+    wanted = torch.autograd.grad(expected_loss(network, x, y), list(parameters.values()))
+    n = 40_000
+    value = network.loss(x.expand(1, n, 2), y.expand(1, n), rngs(6))
+    found = torch.autograd.grad(value.sum(), list(parameters.values()))
+    assert value.item() == pytest.approx(expected_loss(network, x, y).item(), rel=0.02)
+    for name, a, b in zip(parameters, found, wanted, strict=True):
+        torch.testing.assert_close(a, b, atol=0.02, rtol=0.05, msg=lambda text, name=name: f"{name}: {text}")
+    assert max(float(g.abs().max()) for g in wanted) > 0.1
+
+
+# ------------------------------------------------------------------------------------ what all of them do
+
+
+def test_a_problem_without_straight_lines_is_learned(learned):
+    _, model = learned
+    X, y = rings(150, seed=1)
+    assert (model.predict(X) == y).mean() > 0.9
+
+
+def test_draws_average_to_the_probabilities(learned):
+    _, model = learned
+    X, _ = rings(30, seed=2)
+    draws, proba = model.sample_proba(X), model.predict_proba(X)
+    np.testing.assert_allclose(draws.mean(axis=0), proba, atol=1e-12)
+    np.testing.assert_allclose(draws.sum(axis=2), 1)
+    assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_draws_differ_where_there_is_chance(name):
+    X, y = rings(60)
+    draws = quick(name, epochs=1).fit(X, y).sample_proba(X, n_draws=5)
+    assert (np.ptp(draws, axis=0).max() == 0) == (name in WITHOUT_CHANCE)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_row_is_certain_where_the_paired_test_of_its_leading_classes_rejects(name):
+    X, y = rings(60)
+    model = quick(name, epochs=1).fit(X, y)
+    table = model.assess(X, n_draws=12, alpha=0.01)
+    if name in WITHOUT_CHANCE:
+        assert list(table) == ["label", "vote", "vote_share", "probability"], "nothing to test"
+        return
+    draws = model.sample_proba(X, n_draws=12)
+    lead = confidence.weigh_probabilities(draws)
+    a, b = (np.take_along_axis(draws, lead.leading[None, :, [i]], axis=2)[..., 0] for i in (0, 1))
+    np.testing.assert_allclose(table["p_value"], stats.ttest_rel(a, b).pvalue, atol=1e-9)
+    assert (table["certain"] == (table["p_value"] < 0.01)).all()
+
+
+def test_rows_do_not_depend_on_their_company(learned, monkeypatch):
+    _, model = learned
+    X, _ = rings(40, seed=4)
+    whole = model.predict_proba(X)
+    np.testing.assert_allclose(model.predict_proba(X[::-1])[::-1], whole, atol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(X[7:8]), whole[7:8], atol=1e-9)
+    monkeypatch.setattr("card.baselines.class_base.ROWS", 7)
+    np.testing.assert_allclose(model.predict_proba(X), whole, atol=1e-9)
+    assert len(model.assess(X)) == 40
+
+
+def test_a_seed_fixes_the_result_and_another_changes_it(learned):
+    name, _ = learned
+    X, y = rings(60)
+    before = torch.random.get_rng_state()
+    a, b, c = (quick(name, epochs=2, random_state=s).fit(X, y).predict_proba(X) for s in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert not np.allclose(a, c)
+    assert torch.equal(torch.random.get_rng_state(), before), "nobody else's chance is touched"
+
+
+def test_settings_are_those_of_the_constructor(learned):
+    name, _ = learned
+    model = clone(quick(name, noise=0.5))
+    assert model.get_params()["noise"] == 0.5
+    assert set(model.get_params()) >= {"hidden", "epochs", "batch_size", "lr", "n_draws", "random_state"}
+    assert repr(model).startswith(CLASSES[name].__name__)
+
+
+@parametrize_with_checks([quick(name, hidden=(8,), epochs=8, lr=0.1) for name in ("map", "mc-dropout")])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+def test_images_are_read_by_their_pixels(learned):
+    name, _ = learned
+    X, y = bars()
+    model = quick(name).fit(X, y)
+    assert (model.predict(X) == y).all()
+    np.testing.assert_allclose(model.predict_proba(X / np.float32(255)), model.predict_proba(X), atol=1e-6)
+
+
+def test_every_look_at_a_training_row_has_noise_of_its_own(monkeypatch):
+    seen = []
+
+    def look(self, network, x, y, rngs, n_rows):
+        seen.append(x)
+        return network(x, rngs).square().mean(dim=(1, 2))
+
+    monkeypatch.setattr(MAPClassifier, "_loss", look)
+    X = np.zeros((64, 1, 6, 6), np.uint8)
+    model = quick("map", noise=0.5, epochs=3).fit(X, np.arange(64) % 2)
+    noise = torch.stack(seen)
+    assert noise.std().item() == pytest.approx(0.5, rel=0.05)
+    assert len(noise.unique()) > 0.99 * noise.numel()
+    assert np.ptp(model.predict_proba(X), axis=0).max() == 0, "but none at prediction"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("map", {"epochs": 0}, "epochs must be above 0, got 0"),
+        ("map", {"hidden": (5, 0)}, r"hidden must be above 0, got \(5, 0\)"),
+        ("map", {"noise": -1.0}, "noise must be 0 or above, got -1.0"),
+        ("map", {"n_draws": 1}, "n_draws"),
+        ("mc-dropout", {"dropout": 1.0}, "dropout must be a rate of 0 or more and below 1, got 1.0"),
+        ("gaussian-dropout", {"dropout": -0.1}, "dropout must be a rate"),
+        ("contextual-gating-dropout", {"dropout": 1.5}, "dropout must be a rate"),
+        ("concrete-dropout", {"dropout": 0.0}, "dropout must lie strictly between 0 and 1, got 0.0"),
+        ("concrete-dropout", {"length_scale": 0.0}, "length_scale must be above 0"),
+        ("contextual-dropout", {"dropout": 0.0}, "dropout must lie strictly between 0 and 1"),
+        ("bayes-by-backprop", {"prior_scale": 0.0}, "prior_scale must be above 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        quick(name, **settings).fit(*rings(20))
+
+
+def test_rows_that_are_not_those_of_the_fit_are_refused():
+    X, y = bars(20)
+    with pytest.raises(NotFittedError):
+        quick("map").predict_proba(X)
+    model = quick("map", epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match=r"images of shape \(1, 6, 6\) .* were wanted"):
+        model.predict_proba(X[:, :, :5])
+    with pytest.raises(ValueError, match="one class only"):
+        quick("map").fit(X, np.zeros(20))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        quick("map").fit(X, y[:5])
+
+
+def test_votes_and_tests_of_probabilities_are_those_of_prototypes():
+    draws = np.random.default_rng(0).normal(0.3, 0.4, (30, 25, 4))
+    evidence = confidence.weigh(draws, tau=0.5)
+    lead = confidence.weigh_probabilities(confidence.probabilities(draws, tau=0.5))
+    for name in ("proba", "votes", "leading", "p_value"):
+        np.testing.assert_allclose(getattr(lead, name), getattr(evidence, name), atol=1e-12)
+    assert "piw_a" not in confidence.assess(lead, list("abcd"))
+
+
+# ------------------------------------------------------------------------------------ in the benchmark
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_benchmark_builds_every_method(name):
+    method = find_method(name)
+    method.check("default", "classification", {"epochs": 3})
+    model = method.build["classification"]("default", {"epochs": 3}, 7)
+    assert isinstance(model, CLASSES[name])
+    assert (model.epochs, model.random_state) == (3, 7)
+    assert METHODS[name] is method
+
+
+def test_one_name_serves_both_tasks():
+    method = find_method("mc-dropout")
+    assert set(method.build) == {"regression", "classification"}
+    assert "n_passes" in method.parameters("regression")
+    assert "noise" in method.parameters("classification")
+
+
+def test_networks_without_gates_are_plain_ones():
+    x = torch.randn(2, 7, 5, generator=rngs(9)[0])
+    network = NoisyMLP((5, 4, 3), lambda n_in: Gate(), rngs(0, 1))
+    hidden = functional.relu(network.layers[0](x))
+    torch.testing.assert_close(network(x, rngs(0, 1)), network.layers[1](hidden))
+    assert (network.divergence() == 0).all()
