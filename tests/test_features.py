@@ -311,3 +311,52 @@ def test_words_for_missing_are_gaps_in_text_columns():
     table = read_table([["NA"], ["x"], [""], [None]])
     features = Features.fit(table.columns[0].values[:, None])
     np.testing.assert_array_equal(features.transform([["NA"], ["x"]]), [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("cells", "same"),
+    [
+        (["31.12.2024", "1.2.2024", None], ["2024-12-31", "2024-02-01", None]),
+        (["12/31/2024", "01/02/2024"], ["2024-12-31", "2024-01-02"]),
+        (["31/12/2024 09:30", "01/02/2024 10:00"], ["2024-12-31T09:30", "2024-02-01T10:00"]),
+        (["31-12-2024", "01-02-2024"], ["2024-12-31", "2024-02-01"]),
+        (["2024/12/31", "2024/2/1"], ["2024-12-31", "2024-02-01"]),
+    ],
+)
+def test_dates_written_as_people_do_are_dates(cells, same):
+    features = Features.fit(pd.DataFrame({"t": cells}))
+    assert features.kinds == {"t": "date"}
+    moments = pd.DataFrame({"t": pd.to_datetime(same, format="ISO8601")})
+    expected = Features.fit(moments).transform(moments)
+    state, arrays = features.to_state()
+    for model in (features, Features.from_state(json.loads(json.dumps(state)), arrays)):
+        for form in (pd.DataFrame({"t": cells}), pd.DataFrame({"t": same}), moments):
+            np.testing.assert_array_equal(model.transform(form), expected)
+
+
+@pytest.mark.parametrize("cells", [["03/04/2024", "05/06/2024"], ["31.12.2024", "2024-12-31"], ["31.12.24"]])
+def test_dates_that_can_be_read_in_two_ways_are_not_guessed(cells):
+    assert Features.fit(pd.DataFrame({"t": cells})).kinds == {"t": "category"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "shown"),
+    [("2024-01-05", "31.12.2024", "2024-05-31"), ("31.12.2024", "12/31/2024", "31.05.2024")],
+)
+def test_text_in_a_column_of_dates_is_no_gap(then, now, shown):
+    features = Features.fit(pd.DataFrame({"t": [then, then]}))
+    with pytest.raises(ValueError, match=f"dates such as {shown} at fit; now it holds '{now}'"):
+        features.transform(pd.DataFrame({"t": [then, now]}))
+
+
+def test_periods_are_the_moments_they_begin_at():
+    months = pd.DataFrame({"m": pd.period_range("2024-01", periods=5, freq="M")})
+    moments = pd.DataFrame({"m": months["m"].dt.to_timestamp()})
+    features = Features.fit(months)
+    np.testing.assert_array_equal(features.transform(months), Features.fit(moments).transform(moments))
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, lambda d: [{"ok": 1, "bad": [1]}]])
+def test_the_column_of_a_cell_that_is_no_value_is_named(make):
+    with pytest.raises(TypeError, match=r"column 'bad': .* not 'list'"):
+        Features.fit(make({"ok": [1], "bad": [[1]]}))

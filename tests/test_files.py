@@ -113,9 +113,12 @@ def test_ten_thousand_columns_are_read(tmp_path):
         ("t.csv.gz", b"not gzip", "not a complete gzip file"),
         ("t.csv.gz", gzip.compress(b"a\n" + b"1\n" * 9999, mtime=0)[:-20], "not a complete gzip file"),
         ("t.jsonl", b'{"a": 1}\n[1]\n', "line 2: not a JSON object"),
+        ("t.jsonl", b'{"a": [1]}\n', "line 1: 'a' holds a list or an object, not one value"),
+        ("t.csv.gz", gzip.compress(b"", mtime=0), "is empty"),
+        ("t.json", b"[]", "write one object a line, as .jsonl"),
         ("t.parquet", b"a,b\n1,2\n", "is not a parquet file"),
         ("t.feather", b"a,b\n1,2\n", "is not a feather file"),
-        ("t.xlsx", b"x", "unknown kind of file"),
+        ("t.xlsx", b"x", "unknown kind of file; save the sheet as CSV"),
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, name, content, message):
@@ -191,7 +194,9 @@ def test_written_files_have_the_usual_permissions(tmp_path, frame):
     assert os.stat(tmp_path / "t.csv").st_mode == os.stat(tmp_path / "plain").st_mode
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "  =1"])
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "  =1", "\uff1d1"]
+)
 def test_a_formula_is_never_written_to_csv_as_it_stands(cell):
     text = csv_text(pd.DataFrame({cell: [cell]}))
     header, row = text.splitlines()[0], text.splitlines()[1]
@@ -207,3 +212,68 @@ def test_numbers_and_ordinary_strings_are_written_as_they_are():
 def test_json_lines_keep_formulas_because_nothing_runs_them(tmp_path):
     write(tmp_path / "t.jsonl", pd.DataFrame({"a": ["=1"]}))
     assert json.loads((tmp_path / "t.jsonl").read_text()) == {"a": "=1"}
+
+
+def test_a_name_met_once_in_json_lines_is_a_column_from_then_on(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"a": 1, "b": 2}\n{"a": 3}\n{"c": 4, "a": 5}\n{}\n')
+    chunks = list(read_chunks(tmp_path / "t.jsonl", rows=1))
+    assert [list(c) for c in chunks] == [["a", "b"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
+    assert chunks[2]["c"].tolist() == [4]
+    assert read_frame(tmp_path / "t.jsonl").shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.feather"])
+def test_rows_with_new_columns_are_refused_rather_than_shifted(tmp_path, name):
+    def grow():
+        with Writer(tmp_path / name) as out:
+            out.write(pd.DataFrame({"a": [1]}))
+            out.write(pd.DataFrame({"a": [1], "b": [2]}))
+
+    with pytest.raises(FileError, match="a later row has a new column 'b'"):
+        grow()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_lines_take_new_columns(tmp_path):
+    with Writer(tmp_path / "t.jsonl") as out:
+        out.write(pd.DataFrame({"a": [1]}))
+        out.write(pd.DataFrame({"a": [1], "b": [2]}))
+    assert read_frame(tmp_path / "t.jsonl").shape == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
+def test_a_column_that_begins_empty_is_text(tmp_path, name):
+    with Writer(tmp_path / name) as out:
+        out.write(pd.DataFrame({"a": [None, None]}))
+        out.write(pd.DataFrame({"a": ["x", None]}))
+    assert read_frame(tmp_path / name)["a"].fillna("").tolist() == ["", "", "x", ""]
+
+
+def test_types_that_change_are_told_in_a_line(tmp_path):
+    def change():
+        with Writer(tmp_path / "t.parquet") as out:
+            out.write(pd.DataFrame({"a": [1]}))
+            out.write(pd.DataFrame({"a": [1.5]}))
+
+    with pytest.raises(FileError, match=r"later rows are of another type .*write \.jsonl") as error:
+        change()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("gap", ["?", " ", "NA ", "#NA", "1.#QNAN"])
+def test_a_gap_is_known_by_many_words(tmp_path, gap):
+    (tmp_path / "t.csv").write_text(f"v,w\n1,a\n{gap},b\n")
+    assert read_frame(tmp_path / "t.csv")["v"].tolist()[0] == 1.0
+    assert np.isnan(read_frame(tmp_path / "t.csv")["v"].tolist()[1])
+
+
+def test_bars_part_cells_where_nothing_else_does(tmp_path):
+    (tmp_path / "t.csv").write_text("a|b\n1|x\n")
+    assert read_frame(tmp_path / "t.csv").to_dict("list") == {"a": [1], "b": ["x"]}
+
+
+def test_names_and_cells_may_hold_line_breaks(tmp_path):
+    (tmp_path / "t.csv").write_text('"a\nb",c\n"x\ny",1\n')
+    read = read_frame(tmp_path / "t.csv")
+    assert list(read) == ["a\nb", "c"]
+    assert read["a\nb"].tolist() == ["x\ny"]

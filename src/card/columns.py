@@ -13,7 +13,7 @@ Columns only knows *types*; what a column means for a model is learned in `card.
 
 import datetime as dt
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,12 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-# Strings that stand for a missing value, in files and frames alike, so that CSV and Parquet agree.
-MISSING_WORDS = frozenset(
-    ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "NaT"]
-)
+# Strings that stand for a missing value, in files and frames alike, so that CSV and Parquet agree: those
+# that pandas knows, and the question mark of many public data sets.
+MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "#NA", "#N/A", "#N/A N/A"}) | {
+    *("NaN", "nan", "-NaN", "-nan", "NaT", "NULL", "null", "None"),
+    *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+}
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,17 @@ def is_missing(values: np.ndarray) -> np.ndarray:
     """Where an array of any type has no value: None, NaN, NaT, or a word that stands for them."""
     gaps = np.asarray(pd.isna(values))
     if values.dtype == object:
-        gaps |= np.fromiter((type(v) is str and v in MISSING_WORDS for v in values), bool, len(values))
+        gaps |= np.fromiter((type(v) is str and is_gap(v) for v in values), bool, len(values))
     return gaps
+
+
+def is_gap(cell: str) -> bool:
+    """Whether text stands for a missing value.
+
+    >>> [is_gap(cell) for cell in (" ", "NA", "Nadine")]
+    [True, True, False]
+    """
+    return cell.strip() in MISSING_WORDS
 
 
 def _is_frame(X: Any) -> bool:
@@ -114,7 +125,7 @@ def frame_of_records(rows: Sequence[dict], names: Sequence[str] | None = None) -
 
 def _from_records(rows: Sequence[dict]) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = [_tidy(_objects([row.get(name) for row in rows])) for name in names]
+    columns = [_named(name, _tidy, _objects([row.get(name) for row in rows])) for name in names]
     return Table([str(name) for name in names], columns, len(rows), named=True, records=True)
 
 
@@ -140,16 +151,26 @@ def _from_frame(frame: nw.DataFrame) -> Table:
         native = native.set_axis([f"x{i}" for i in range(native.shape[1])], axis=1)
         frame = nw.from_native(native, eager_only=True)
     if isinstance(native, pd.DataFrame):
-        columns = [_from_pandas(series) for _, series in native.items()]
+        columns = [_named(name, _from_pandas, series) for name, series in native.items()]
     else:
-        columns = [_from_series(frame[name]) for name in frame.columns]
+        columns = [_named(name, _from_series, frame[name]) for name in frame.columns]
     return Table(list(frame.columns), columns, frame.shape[0], named)
+
+
+def _named(name: Any, read: Callable[[Any], Column], values: Any) -> Column:
+    """A column read; an error says which."""
+    try:
+        return read(values)
+    except (TypeError, ValueError) as e:
+        raise type(e)(f"column {str(name)!r}: {e}") from None
 
 
 def _from_pandas(series: pd.Series) -> Column:
     """Columns that are numpy arrays already need no more reading; wide frames have thousands."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufbO":
         return _tidy(series.to_numpy())
+    if isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
     return _from_series(nw.from_native(series, series_only=True))
 
 

@@ -3,6 +3,7 @@
 The rules themselves are told in `card.features`; here each kind of column has its formulas.
 """
 
+import datetime as dt
 import hashlib
 import math
 import re
@@ -25,6 +26,14 @@ FAR_IQR = 1e4
 GAP = "(missing)"
 DAY = 86_400_000_000  # in microseconds
 WHOLE = re.compile(r"-?\d+\.0+")
+# How people write dates other than as 2024-05-31: what it looks like, and which orders that may be.
+CUSTOMS = (
+    (re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), ("%d.%m.%Y",)),
+    (re.compile(r"\d{1,2}/\d{1,2}/\d{4}"), ("%d/%m/%Y", "%m/%d/%Y")),
+    (re.compile(r"\d{1,2}-\d{1,2}-\d{4}"), ("%d-%m-%Y", "%m-%d-%Y")),
+    (re.compile(r"\d{4}/\d{1,2}/\d{1,2}"), ("%Y/%m/%d",)),
+)
+CLOCKS = ("", " %H:%M", " %H:%M:%S")
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Encoder:
     levels: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()
     clock: bool = False
+    form: str = ""  # how dates were written, where not as 2024-05-31
 
     @property
     def names_out(self) -> list[str]:
@@ -111,7 +121,8 @@ def learn(name: str, column: Column, declared: bool) -> Encoder:
     if kind in ("number", "boolean"):
         return replace(e, scale=Scale.fit(numbers(e, column)))
     if kind == "date":
-        moments = _moments(values)
+        e = replace(e, form=_form(values))
+        moments = _moments(e, values)
         present = moments[~np.isnat(moments)]
         clock = bool((present.astype(np.int64) % DAY != 0).any())
         return replace(e, scale=Scale.fit(_days(moments)), clock=clock)
@@ -136,7 +147,7 @@ def _kind(values: np.ndarray) -> Kind:
     types = set(map(type, present.tolist()))
     if types and all(issubclass(t, bool | np.bool_) for t in types):
         return "boolean"
-    return "date" if types == {str} and _is_iso(present) else "category"
+    return "date" if types == {str} and (_is_iso(present) or custom_form(present)) else "category"
 
 
 def _is_iso(strings: np.ndarray) -> bool:
@@ -146,8 +157,33 @@ def _is_iso(strings: np.ndarray) -> bool:
     return not np.isnat(_parse(strings)).any()
 
 
-def _parse(cells: np.ndarray) -> np.ndarray:
-    moments = pd.to_datetime(pd.Series(cells, dtype=object), utc=True, errors="coerce", format="ISO8601")
+def custom_form(strings: np.ndarray) -> str:
+    """How dates are written, as for `strptime`; nothing if they are no dates, or more than one reading fits.
+
+    >>> custom_form(np.array(["31.12.2024", "1.1.2025"])), custom_form(np.array(["03/04/2024"]))
+    ('%d.%m.%Y', '')
+    """
+    for looks, orders in CUSTOMS:
+        if looks.match(strings[0]):
+            found = [
+                form
+                for form in (order + clock for order in orders for clock in CLOCKS)
+                if not np.isnat(_parse(strings, form)).any()
+            ]
+            return found[0] if len(found) == 1 else ""
+    return ""
+
+
+def _form(values: np.ndarray) -> str:
+    """That of a column of dates: nothing for moments, and for text whose first cell is like 2024-05-31."""
+    if values.dtype != object:
+        return ""
+    present = values[~is_missing(values)]
+    return "" if re.match(r"\d{4}-", present[0]) else custom_form(present)
+
+
+def _parse(cells: np.ndarray, form: str = "ISO8601") -> np.ndarray:
+    moments = pd.to_datetime(pd.Series(cells, dtype=object), utc=True, errors="coerce", format=form)
     return moments.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
@@ -193,14 +229,25 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def _moments(values: np.ndarray) -> np.ndarray:
+def _moments(e: Encoder, values: np.ndarray) -> np.ndarray:
+    """Dates as at fit, or as 2024-05-31; other text is an error, since a gap would hide it."""
     if values.dtype.kind == "M":
         return values
-    if values.dtype == object:
-        cells = values.copy()
-        cells[is_missing(values)] = None
-        return _parse(cells)
-    return np.full(len(values), "NaT", dtype="datetime64[us]")
+    if values.dtype != object:
+        return np.full(len(values), "NaT", dtype="datetime64[us]")
+    gaps = is_missing(values)
+    cells = values.copy()
+    cells[gaps] = None
+    moments = _parse(cells)
+    if e.form:
+        moments = np.where(np.isnat(moments), _parse(cells, e.form), moments)
+    wrong = np.isnat(moments) & ~gaps
+    if wrong.any():
+        shown = dt.date(2024, 5, 31).strftime(e.form or "%Y-%m-%d")
+        raise ValueError(
+            f"column {e.name!r} held dates such as {shown} at fit; now it holds {values[wrong][0]!r}"
+        )
+    return moments
 
 
 def _days(moments: np.ndarray) -> np.ndarray:
@@ -211,7 +258,7 @@ def dates(e: Encoder, column: Column, out: np.ndarray) -> np.ndarray:
     """Fill the cycles (and the mark of a gap) into `out`; return the days."""
     if column.values.dtype.kind in "fb" and not np.isnan(column.values.astype(float)).all():
         raise ValueError(f"column {e.name!r} held dates at fit; now it holds numbers")
-    moments = _moments(column.values)
+    moments = _moments(e, column.values)
     gap = np.isnat(moments)
     days = _days(moments)
     first = moments.astype("datetime64[Y]").astype("datetime64[us]")

@@ -13,7 +13,8 @@ columns of float32, according to its kind:
               that can be learned: like unseen ones they are zeros. The response is never
               looked at, so nothing can leak
     date      days since 1970 as a number, the phase of the year and of the week as sine and cosine,
-              and of the day where clock times occur
+              and of the day where clock times occur. Text is a date if all of it is written as 2024-05-31, or
+              in one other way that can be read in one order only, as 31.12.2024 or 12/31/2024
 
 Values far outside what was seen stay tame: beyond 16 std the standardised value grows like a logarithm,
 so that 1e308 is a number to float32 and to a network. Values more than 10,000 interquartile ranges from the
@@ -139,7 +140,7 @@ class Features:
         for e in self.encoders:
             item = asdict(e)
             del item["scale"]
-            columns.append({k: v for k, v in item.items() if v not in (False, ())})
+            columns.append({k: v for k, v in item.items() if v not in (False, (), "")})
         scales = np.array([tuple(asdict(e.scale).values()) for e in self.encoders])
         return {"named": self.named, "columns": columns}, {"scales": scales}
 

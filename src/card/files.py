@@ -1,5 +1,7 @@
 """Tables from files: CSV, TSV, JSON lines (each also .gz), Parquet and Feather, whole or in chunks.
 
+The name "-" is standard input, as CSV.
+
 A cell of a CSV file is text; what it means is not known from one chunk of the file. So chunks carry text as
 it stands, and a fitted model, which knows its columns, reads numbers, dates and levels from it. Only
 `read_frame`, which sees every row, gives columns of numbers their type. Writing is in `card.writing`.
@@ -11,19 +13,26 @@ import gzip
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
-from card.columns import MISSING_WORDS, is_missing
+from card.columns import is_gap, is_missing
 
 CHUNK_ROWS = 4096
 TEXT = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 LINES = (".jsonl", ".ndjson")
 BINARY = (".parquet", ".pq", ".feather", ".arrow")
+STDIN = Path("-")
+ADVICE = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "save the sheet as CSV"),
+    ".json": "write one object a line, as .jsonl",
+}
 TRUTH = {"true": True, "false": False}
 INTEGER = re.compile(r"^\s*[+-]?\d{1,15}\s*$")
 LEADING_ZERO = re.compile(r"^\s*[+-]?0\d")
@@ -57,10 +66,11 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, encoding: str = "utf-8
         The file is absent, empty, has no rows, is not what its name says, or has rows of unequal length.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileError(f"{path}: no such file")
-    if path.stat().st_size == 0:
-        raise FileError(f"{path} is empty")
+    if path != STDIN:
+        if not path.is_file():
+            raise FileError(f"{path}: " + ("this is a folder" if path.is_dir() else "no such file"))
+        if path.stat().st_size == 0:
+            raise FileError(f"{path} is empty")
     suffix = format_of(path)
     if suffix in TEXT:
         chunks = _read_text(path, TEXT[suffix], rows, encoding)
@@ -79,13 +89,15 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, encoding: str = "utf-8
 def estimate_rows(path: str | Path) -> float | None:
     """About how many rows a file has, from its size and its first lines; None if there is no telling."""
     path = Path(path)
+    if not path.is_file():
+        return None
     suffix = format_of(path)
     if suffix in (".parquet", ".pq"):
-        from pyarrow.parquet import read_metadata
-
         with contextlib.suppress(Exception):
+            from pyarrow.parquet import read_metadata
+
             return float(read_metadata(path).num_rows)
-    if suffix in BINARY or path.suffix.lower() == ".gz" or not path.is_file():
+    if suffix in BINARY or path.suffix.lower() == ".gz":
         return None
     with path.open("rb") as raw:
         head = raw.read(2**16)
@@ -132,25 +144,26 @@ def _numbers(cells: np.ndarray) -> np.ndarray | None:
 
 def format_of(path: Path) -> str:
     """The kind of a file by its name, as `.csv` of `t.csv.gz`."""
+    if path == STDIN:
+        return ".csv"
     suffixes = [s.lower() for s in path.suffixes]
     suffix = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
     if suffix not in (*TEXT, *LINES, *BINARY):
-        raise FileError(
-            f"{path}: unknown kind of file; use .csv, .tsv, .jsonl (also .gz), .parquet or .feather"
-        )
+        advice = ADVICE.get(suffix, "use .csv, .tsv, .jsonl (also .gz), .parquet or .feather")
+        raise FileError(f"{path}: unknown kind of file; {advice}")
     return suffix
 
 
 @contextlib.contextmanager
 def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
     """The file as text, unpacked if need be; what is not text becomes a FileError."""
-    packed = path.suffix.lower() == ".gz"
-    with gzip.open(path) if packed else path.open("rb") as raw:
+    with _open_bytes(path) as raw:
         try:
-            head = raw.read(8192)
-            raw.seek(0)
+            head = raw.peek(8192)[:8192]
         except (OSError, EOFError):
             raise FileError(f"{path} is not a complete gzip file") from None
+        if not head:
+            raise FileError(f"{path} is empty")
         if head[:2] == b"PK":
             raise FileError(f"{path} is a zip or model file, not a table")
         if head[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
@@ -173,13 +186,18 @@ def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
             raise FileError(f"{path} is not a complete gzip file") from None
 
 
+def _open_bytes(path: Path) -> Any:
+    if path == STDIN:
+        return contextlib.nullcontext(io.BufferedReader(sys.stdin.buffer))  # type: ignore[type-var]
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
 def _read_text(path: Path, delimiter: str, rows: int, encoding: str) -> Iterator[pd.DataFrame]:
     csv.field_size_limit(2**30)
     with _open_text(path, encoding) as text:
         first = text.readline()
-        text.seek(0)
         delimiter = _delimiter(first, delimiter)
-        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
         try:
             names = _header(path, next(reader, []))
             while chunk := _take(path, reader, rows, len(names)):
@@ -191,7 +209,7 @@ def _read_text(path: Path, delimiter: str, rows: int, encoding: str) -> Iterator
 
 def _delimiter(header: str, usual: str) -> str:
     """The usual one, unless the header does without it and has another."""
-    others = [d for d in (";", "\t", ",") if d in header]
+    others = [d for d in (";", "\t", ",", "|") if d in header]
     return usual if usual in header or not others else others[0]
 
 
@@ -222,7 +240,7 @@ def _take(path: Path, reader: Any, n: int, width: int) -> list[list[str]]:
 def _object(cells: Sequence[str], decimal_commas: bool) -> np.ndarray:
     """Cells as they stand, gaps as None; between semicolons 1.234,5 is the number 1234.5."""
     out = np.empty(len(cells), dtype=object)
-    out[:] = [None if cell in MISSING_WORDS else cell for cell in cells]
+    out[:] = [None if is_gap(cell) else cell for cell in cells]
     if decimal_commas:
         out[:] = [_with_point(cell) if cell and DECIMAL_COMMA.match(cell) else cell for cell in out]
     return out
@@ -233,16 +251,13 @@ def _with_point(number: str) -> str:
 
 
 def _read_lines(path: Path, rows: int, encoding: str) -> Iterator[pd.DataFrame]:
+    """A name that was met once is a column of every later chunk; a row without it has a gap."""
     with _open_text(path, encoding) as text:
-        records: list[dict] = []
-        for number, line in enumerate(text, start=1):
-            if line.strip():
-                records.append(_record(path, number, line))
-            if len(records) == rows:
-                yield _from_records(records)
-                records = []
-        if records:
-            yield _from_records(records)
+        names: dict[str, None] = {}
+        lines = (_record(path, number, line) for number, line in enumerate(text, start=1) if line.strip())
+        while records := list(islice(lines, rows)):
+            names |= dict.fromkeys(name for record in records for name in record)
+            yield pd.DataFrame({name: [record.get(name) for record in records] for name in names})
 
 
 def _record(path: Path, number: int, line: str) -> dict:
@@ -252,12 +267,10 @@ def _record(path: Path, number: int, line: str) -> dict:
         record = None
     if not isinstance(record, dict):
         raise FileError(f"{path}, line {number}: not a JSON object")
+    nested = [name for name, cell in record.items() if isinstance(cell, list | dict)]
+    if nested:
+        raise FileError(f"{path}, line {number}: {nested[0]!r} holds a list or an object, not one value")
     return record
-
-
-def _from_records(records: list[dict]) -> pd.DataFrame:
-    names = dict.fromkeys(name for record in records for name in record)
-    return pd.DataFrame({name: [record.get(name) for record in records] for name in names})
 
 
 def arrow(path: Path) -> Any:

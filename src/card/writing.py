@@ -17,7 +17,9 @@ import pandas as pd
 
 from card.files import LINES, TEXT, FileError, arrow, format_of
 
-FORMULA = re.compile(r"^\s*[=+\-@\t\r]")
+FORMULA = re.compile(
+    r"^\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]"
+)  # full-width ones too: some programs run them
 
 
 class Writer:
@@ -34,6 +36,7 @@ class Writer:
         self.suffix = format_of(self.path)
         require_free(self.path, force)
         self._sink: Any = None
+        self._names: list[str] = []
 
     def __enter__(self) -> "Writer":
         self._atomic = atomic(self.path, force=True)
@@ -42,9 +45,12 @@ class Writer:
         return self
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Append rows; every chunk has the columns of the first."""
+        """Append rows; every chunk has the columns of the first, or else the format must be JSON lines."""
         if self._sink is None:
+            self._names = list(frame.columns)
             self._sink = self._stack.enter_context(self._open(frame))
+        if self.suffix not in LINES:
+            require_columns(frame, self._names, self.path)
         self._sink(frame)
 
     def _open(self, frame: pd.DataFrame) -> contextlib.AbstractContextManager:
@@ -53,7 +59,7 @@ class Writer:
         return (
             _lines_sink(self._part, self.path)
             if self.suffix in LINES
-            else _arrow_sink(self._part, self.suffix, frame)
+            else _arrow_sink(self._part, self.path, self.suffix, frame)
         )
 
     def __exit__(self, *error: Any) -> None:
@@ -87,6 +93,13 @@ def require_free(path: Path, force: bool) -> None:
         )
     if path.exists() and not force:
         raise FileError(f"{path} exists already; --force replaces it")
+
+
+def require_columns(frame: pd.DataFrame, names: list[str], path: str | Path) -> None:
+    """Refuse rows with columns other than those that the header names."""
+    if list(frame.columns) != names:
+        new = [str(c) for c in frame.columns if c not in names]
+        raise FileError(f"{path}: a later row has a new column {new[0]!r}; only JSON lines can hold that")
 
 
 def csv_text(frame: pd.DataFrame, header: bool = True, delimiter: str = ",") -> str:
@@ -134,15 +147,24 @@ def _create(part: Path, path: Path) -> IO[str]:
 
 
 @contextlib.contextmanager
-def _arrow_sink(part: Path, suffix: str, frame: pd.DataFrame) -> Iterator[Any]:
+def _arrow_sink(part: Path, path: Path, suffix: str, frame: pd.DataFrame) -> Iterator[Any]:
+    """Types are those of the first rows; a column that is empty there is taken for text."""
     pa = arrow(part)
-    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+    found = pa.Schema.from_pandas(frame, preserve_index=False)
+    schema = pa.schema([f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in found])
     if suffix in (".parquet", ".pq"):
         from pyarrow.parquet import ParquetWriter as Sink
     else:
         from pyarrow.ipc import new_file as Sink
+
+    def write(chunk: pd.DataFrame) -> None:
+        try:
+            sink.write_table(pa.Table.from_pandas(chunk, schema, preserve_index=False))
+        except (pa.ArrowException, TypeError) as e:
+            raise FileError(f"{path}: later rows are of another type ({e.args[-1]}); write .jsonl") from None
+
     with Sink(str(part), schema) as sink:
-        yield lambda chunk: sink.write_table(pa.Table.from_pandas(chunk, schema, preserve_index=False))
+        yield write
 
 
 def _umask() -> int:
