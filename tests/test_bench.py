@@ -10,10 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
+import joblib
 import numpy as np
 import pytest
 import torch
+from joblib._parallel_backends import ThreadingBackend
 from safetensors.torch import save
 from typer.testing import CliRunner
 
@@ -519,6 +522,22 @@ def test_a_dask_cluster_of_two_workers_runs_the_same_command(tmp_path, monkeypat
         runner.run(build("tiny", raw), tmp_path / "dask", backend="dask", address=address)
     runner.run(build("tiny", raw), tmp_path / "here")
     assert without_seconds(tmp_path / "dask/tiny.jsonl") == without_seconds(tmp_path / "here/tiny.jsonl")
+
+
+def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeypatch, experiment):
+    """Ray itself, a large package, is played by threads."""
+    said = []
+    ray = ModuleType("ray")
+    ray.init = lambda **words: said.append(words["address"])
+    ray.cluster_resources = lambda: {"CPU": 2.0}
+    ray.shutdown = lambda: said.append("shutdown")
+    plugin = ModuleType("ray.util.joblib")
+    plugin.register_ray = lambda: joblib.register_parallel_backend("ray", ThreadingBackend)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.util.joblib", plugin)
+    assert runner.run(experiment, tmp_path, backend="ray", address="head:6379").ran == 3
+    assert sorted(r["split"] for r in read(tmp_path / "tiny.jsonl")) == [0, 1, 2]
+    assert said == ["head:6379", "shutdown"]
 
 
 # ---------------------------------------------------------------- command line

@@ -80,8 +80,8 @@ def run(
         int | None,
         typer.Option(min=1, help="Worker processes of one thread; default 1, with --quick one a core."),
     ] = None,
-    backend: Annotated[str, typer.Option(help=" or ".join(runner.BACKENDS))] = "processes",
-    address: Annotated[str | None, typer.Option(help="Of the Dask scheduler, for --backend dask.")] = None,
+    backend: Annotated[str, typer.Option(help=" or ".join(runner.BACKENDS))] = runner.HERE,
+    address: Annotated[str | None, typer.Option(help="Of the scheduler, for --backend dask or ray.")] = None,
     together: Annotated[
         int | None,
         typer.Option(

@@ -6,9 +6,7 @@ back. If all are killed, what was under way is lost and nothing else: the same c
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import joblib
 
 from card.bench import reports
+from card.bench.cluster import CLUSTERS, run_away
 from card.bench.errors import BenchError
 from card.bench.execute import Outcome, execute
 from card.bench.kinds import KINDS
@@ -25,7 +24,8 @@ from card.bench.meter import Meter, shown
 from card.bench.methods import find_method
 from card.bench.spec import Experiment, Unit
 
-BACKENDS = ("processes", "dask")
+HERE = "processes"
+BACKENDS = (HERE, *CLUSTERS)
 
 
 @dataclass
@@ -54,7 +54,7 @@ def run(
     results: Path,
     *,
     jobs: int = 1,
-    backend: str = "processes",
+    backend: str = HERE,
     address: str | None = None,
     together: int | None = None,
     show: Callable[[str], None] = print,
@@ -132,18 +132,17 @@ def _chunks(group: Sequence[Unit], size: int, jobs: int) -> Iterator[tuple[Unit,
 def _outcomes(
     tasks: Sequence[tuple[Unit, ...]], ledger: Ledger, jobs: int, backend: str, address: str | None
 ) -> Iterator[Outcome]:
-    if backend == "processes" and (jobs == 1 or len(tasks) == 1):
+    if backend != HERE:
+        for outcome in run_away(backend, address, [ledger.left(task) for task in tasks]):
+            ledger.record(outcome)
+            yield outcome
+    elif jobs == 1 or len(tasks) == 1:
         yield from _one_by_one(tasks, ledger)
-        return
-    here = backend == "processes"
-    with joblib.parallel_config("loky", n_jobs=jobs) if here else _cluster(address):
-        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-        work = joblib.delayed(_work_here if here else _work_away)
-        for outcomes in parallel(work(task if here else ledger.left(task), ledger) for task in tasks):
-            for outcome in outcomes:
-                if not here:
-                    ledger.record(outcome)
-                yield outcome
+    else:
+        with joblib.parallel_config("loky", n_jobs=jobs):
+            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+            for outcomes in parallel(joblib.delayed(_in_a_worker)(task, ledger) for task in tasks):
+                yield from outcomes
 
 
 def _one_by_one(tasks: Sequence[tuple[Unit, ...]], ledger: Ledger) -> Iterator[Outcome]:
@@ -170,34 +169,10 @@ def _recorded(task: Sequence[Unit], ledger: Ledger) -> Iterator[Outcome]:
         yield outcome
 
 
-def _work_here(task: Sequence[Unit], ledger: Ledger) -> list[Outcome]:
-    """In a worker process on this machine."""
+def _in_a_worker(task: Sequence[Unit], ledger: Ledger) -> list[Outcome]:
+    """In another process on this machine."""
     with ledger.claim(task):
         return [replace(outcome, arrays={}) for outcome in _recorded(task, ledger)]
-
-
-def _work_away(task: Sequence[Unit], ledger: Ledger) -> list[Outcome]:
-    """On another machine, which may not see the folders of this one."""
-    return list(execute(task))
-
-
-@contextmanager
-def _cluster(address: str | None) -> Iterator[None]:
-    """joblib on the Dask cluster at this address."""
-    if not address:
-        raise BenchError("--backend dask needs --address HOST:PORT, the address of a Dask scheduler")
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise BenchError(
-            "--backend dask needs the package distributed: pip install 'card-diffusion[cluster]'"
-        ) from None
-    try:
-        client = distributed.Client(address, timeout="20s", set_as_default=True)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise BenchError(f"no Dask scheduler answers at {address}: {error}") from None
-    with client, joblib.parallel_config("dask", wait_for_workers_timeout=60):
-        yield
 
 
 def left(experiment: Experiment, results: Path) -> list[Unit]:
