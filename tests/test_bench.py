@@ -24,8 +24,9 @@ from card.bench import bars, catalog, figures, reports, runner, score, tables
 from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
 from card.bench.cli import app
 from card.bench.errors import BenchError
+from card.bench.execute import built
 from card.bench.experiments import build, load, parse_indices
-from card.bench.kinds import KINDS, UCI
+from card.bench.kinds import KINDS, UCI, Data
 from card.bench.meter import Meter
 from card.bench.render import Table, render
 from card.bench.reports import append, identity, read, repair
@@ -33,6 +34,8 @@ from card.bench.shelf import Clock, digest
 from card.bench.spec import narrow
 from card.bench.summary import Cell, paper, summarise
 from card.checkpoint import write_atomically
+from card.distribution import Draws
+from card.metrics import crps, nll_paper
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -131,6 +134,16 @@ def test_a_later_override_wins_and_none_can_be_said():
         ),
         ({"arrays": [{"keep": "scater"}]}, "t.toml: unknown arrays.keep 'scater'; did you mean 'scatter'?"),
         ({"quick": {"split": "0"}}, "t.toml: unknown key 'quick.split'; did you mean 'quick.splits'?"),
+        (
+            {"overrides": [{"recipe": "papr", "set": {}}]},
+            "t.toml: unknown recipe 'papr'; did you mean 'paper'?",
+        ),
+        (
+            {"rescore": [{"name": "a", "set": {"epochs": 3}}]},
+            "t.toml: 'rescore' can set what the fit does not depend on, "
+            "sampler, n_evaluations, n_nodes, n_draws; not 'epochs'",
+        ),
+        ({"rescore": [{"set": {"sampler": "ddim"}}]}, "t.toml: key 'name' is missing; add name = ..."),
     ],
 )
 def test_a_mistake_in_an_experiment_is_told_with_file_key_and_remedy(change, message):
@@ -368,6 +381,41 @@ def test_splits_of_the_papers_recipe_fitted_together_are_those_fitted_alone(tmp_
         assert set(a["mean_model"]) == {"rmse", "crps", "nll"}
     left = {path.name for path in (tmp_path / "together/checkpoints").iterdir()}
     assert left == {"claims"}, "a finished fit leaves no checkpoint"
+
+
+def test_boston_walks_the_papers_chain_and_the_rest_may_take_forty_steps():
+    uci, toys = (narrow(load(ROOT / f"experiments/{name}.toml"), recipe="paper") for name in ("uci", "toy"))
+    settings = {unit.dataset: dict(unit.overrides) for unit in uci.units() + toys.units()}
+    samplers = {name: built(unit).sampler for unit in uci.units() + toys.units() for name in [unit.dataset]}
+    chains = {"boston", "log_log_cubic", "inverse_sinusoidal"}
+    assert {name for name, sampler in samplers.items() if sampler == "ancestral"} == chains
+    assert {settings[name]["n_evaluations"] for name in samplers.keys() - chains} == {40}
+    assert {built(unit).n_draws for unit in uci.units() if unit.dataset != "year"} == {1000}
+    assert {name for unit in uci.units() if unit.dataset == "boston" for name, _ in unit.rescore} == {
+        "multistep 40",
+        "multistep 20",
+    }
+
+
+def test_a_fit_is_scored_by_other_samplers_too(tmp_path):
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0", "recipe": "paper"}
+    short, quick = {**SHORT, "n_draws": 50}, {"sampler": "multistep", "n_evaluations": 5}
+    again = [{"name": "same", "set": {}}, {"name": "quick", "set": quick}]
+    runner.run(build("x", {**raw, "overrides": [{"set": short}], "rescore": again}), tmp_path)
+    (one,) = read(tmp_path / "x.jsonl")
+    assert one["rescored"]["same"]["metrics"] == one["metrics"]
+    assert one["rescored"]["quick"]["metrics"]["rmse"] != one["metrics"]["rmse"]
+    assert one["config"]["parameters"]["sampler"] == "ancestral", "the fit's own settings stay"
+
+
+def test_draws_are_scored_as_they_are(tmp_path):
+    y, draws = np.array([0.3, -1.0]), np.random.default_rng(0).normal(size=(40, 2, 1))
+    predicted = {"distribution": Draws(draws, squeeze=True)}
+    predicted |= {"mean": draws.mean(0)[:, 0], "logpdf": np.zeros(2)}
+    predicted |= {"quantiles": np.quantile(draws[..., 0], [0.025, 0.975, *np.arange(1, 10) / 10], axis=0).T}
+    found = score.regression(predicted, Data(None, y, None, y))
+    assert found["nll_paper"] == nll_paper(y, draws[..., 0])
+    assert found["crps"] == crps(y, draws[..., 0])
 
 
 def test_a_run_stopped_while_it_scores_does_not_fit_again(tmp_path, monkeypatch):

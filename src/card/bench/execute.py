@@ -6,6 +6,7 @@ This is what a worker does, in whatever process or on whatever machine. It write
 
 from __future__ import annotations
 
+import copy
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +140,16 @@ def _assess(
     f_alone = score.mean_model(estimator, data)
     if f_alone is not None:
         part["mean_model"] = f_alone
+    if unit.rescore:
+        part["rescored"] = {name: _rescored(estimator, dict(new), data) for name, new in unit.rescore}
     return _report(unit, seconds_fit, seconds, part), _arrays(unit, estimator, prediction, data)
+
+
+def _rescored(estimator: Any, settings: dict[str, Any], data: Data) -> dict[str, Any]:
+    """The metrics of a fit with other settings of its prediction."""
+    other = copy.copy(estimator).set_params(**settings)
+    prediction, seconds = score.timed(lambda: score.predicted(other, data.X_test, data.y_test))
+    return {"metrics": score.regression(prediction, data), "seconds_predict": round(seconds, 3)}
 
 
 def _report(unit: Unit, seconds_fit: float, seconds_predict: float, part: Mapping[str, Any]) -> Report:

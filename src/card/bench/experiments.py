@@ -20,9 +20,15 @@ An experiment file holds
     dataset = "boston"                # where it applies: any of dataset, recipe
     all = true                        # of every split; of the first only if not said
 
+    [[rescore]]                       # optional: the same fits scored with other settings of the prediction
+    name = "multistep 40"
+    dataset = "boston"                # where it applies: any of dataset, recipe
+    set = { sampler = "multistep", n_evaluations = 40 }
+
     [[variants]]                      # optional: the whole experiment once per variant
     name = "T=500, prior zero"
     set = { n_steps = 500 }
+                                      # with variants_of = ["card"] above, only for these methods
 
     [quick]                           # optional: what `--quick` changes; any of the keys above
     seeds = "0"
@@ -39,8 +45,8 @@ from typing import Any
 
 from card.bench.errors import BenchError, unknown
 from card.bench.kinds import KINDS, Kind
-from card.bench.methods import find_method
-from card.bench.spec import Experiment, Keep, Override, Settings, check, freeze
+from card.bench.methods import find_method, methods
+from card.bench.spec import Experiment, Keep, Override, Rescore, Settings, check, freeze
 
 KEYS: dict[str, tuple[type, ...]] = {
     "title": (str,),
@@ -52,8 +58,10 @@ KEYS: dict[str, tuple[type, ...]] = {
     "recipe": (str,),
     "report": (str,),
     "arrays": (list,),
+    "rescore": (list,),
     "overrides": (list,),
     "variants": (list,),
+    "variants_of": (str, list),
     "quick": (dict,),
 }
 WORDS = {str: "text", list: "a list", int: "a number", bool: "true or false", dict: "a table"}
@@ -61,6 +69,9 @@ OVERRIDE_KEYS = ("dataset", "method", "recipe", "set")
 KEEPS = ("scatter", "chain", "reverse")
 KEEP_KEYS = ("keep", "dataset", "recipe", "all")
 VARIANT_KEYS = ("name", "set")
+RESCORE_KEYS = ("name", "dataset", "recipe", "set")
+OF_PREDICTION = ("sampler", "n_evaluations", "n_nodes", "n_draws")
+"""Parameters that a fit does not depend on."""
 
 
 def load(path: Path, quick: bool = False) -> Experiment:
@@ -91,8 +102,10 @@ def build(name: str, raw: Mapping[str, Any], quick: bool = False, source: str = 
         title=raw.get("title", ""),
         report=raw.get("report", ""),
         arrays=tuple(_keep(entry, kind, source) for entry in raw.get("arrays", [])),
+        rescore=tuple(_rescore(entry, kind, source) for entry in raw.get("rescore", [])),
         overrides=tuple(_override(entry, kind, source) for entry in raw.get("overrides", [])),
         variants=tuple(_variant(entry, source) for entry in raw.get("variants", [])) or (("", ()),),
+        variants_of=parse_methods(raw.get("variants_of", []), source),
         source=source,
     )
     return check(experiment)
@@ -174,10 +187,7 @@ def _index_value(raw: Mapping[str, Any], kind: Kind, source: str) -> Any:
 
 def _override(entry: Any, kind: Kind, source: str) -> Override:
     _check_entry(entry, OVERRIDE_KEYS, "overrides", source)
-    if "dataset" in entry:
-        parse_datasets([entry["dataset"]], kind, source)
-    if "method" in entry:
-        find_method(entry["method"], source)
+    _check_place(entry, kind, source)
     return Override(**{**entry, "set": freeze(entry["set"])})
 
 
@@ -186,9 +196,31 @@ def _keep(entry: Any, kind: Kind, source: str) -> Keep:
         found = entry.get("keep") if isinstance(entry, Mapping) else entry
         raise unknown("arrays.keep", found, KEEPS, source)
     _check_names(entry, KEEP_KEYS, "arrays", source)
+    _check_place(entry, kind, source)
+    return Keep(**entry)
+
+
+def _rescore(entry: Any, kind: Kind, source: str) -> Rescore:
+    _check_entry(entry, RESCORE_KEYS, "rescore", source)
+    _check_place(entry, kind, source)
+    for key in entry["set"]:
+        if key not in OF_PREDICTION:
+            valid = ", ".join(OF_PREDICTION)
+            raise BenchError(
+                f"{source}: 'rescore' can set what the fit does not depend on, {valid}; not {key!r}"
+            )
+    return Rescore(**{**entry, "name": _need(entry, "name", source), "set": freeze(entry["set"])})
+
+
+def _check_place(entry: Mapping[str, Any], kind: Kind, source: str) -> None:
+    """Refuse a data set, method or recipe that there is not: it would apply to nothing."""
     if "dataset" in entry:
         parse_datasets([entry["dataset"]], kind, source)
-    return Keep(**entry)
+    if "method" in entry:
+        find_method(entry["method"], source)
+    recipes = {"default", *(recipe for method in methods().values() for recipe in method.recipes)}
+    if "recipe" in entry and entry["recipe"] not in recipes:
+        raise unknown("recipe", entry["recipe"], sorted(recipes), source)
 
 
 def _variant(entry: Any, source: str) -> tuple[str, Settings]:

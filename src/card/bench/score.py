@@ -3,8 +3,9 @@
 Whatever a method predicts, it is asked for the same things: the mean, quantiles, and the log
 density at the observed responses. RMSE is of the mean (for toys against the noise-free
 response), NLL the mean negative log density, QICE and PICP use the quantiles at 10..90 % and at 2.5 and
-97.5 %. CRPS and `nll_paper` need draws: these are the quantiles at (i - 1/2) / 1000, a
-stratified sample of 1000 that adds no Monte Carlo noise of its own.
+97.5 %. CRPS and `nll_paper` need draws: a prediction that is made of draws has them (1000 in the paper's
+recipe); of any other these are the quantiles at (i - 1/2) / 1000, a stratified sample of 1000 that adds no
+Monte Carlo noise of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from card import metrics
 from card.bench.kinds import Data
+from card.distribution import Draws
 
 N_DRAWS = 1000
 LEVELS = (np.arange(N_DRAWS) + 0.5) / N_DRAWS
@@ -54,7 +56,7 @@ def predicted(estimator: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
 def regression(prediction: dict[str, Any], data: Data) -> Scores:
     """The seven metrics of a predicted distribution."""
     y = data.y_test
-    draws = stratified_draws(prediction["distribution"])
+    draws = draws_of(prediction["distribution"])
     lower, upper, deciles = np.split(prediction["quantiles"], [1, 2], axis=1)
     target = y if data.truth is None else data.truth
     return {
@@ -68,8 +70,10 @@ def regression(prediction: dict[str, Any], data: Data) -> Scores:
     }
 
 
-def stratified_draws(distribution: Any) -> np.ndarray:
-    """(1000, n_rows): the quantiles at (i - 1/2) / 1000."""
+def draws_of(distribution: Any) -> np.ndarray:
+    """(n_draws, n_rows): the prediction's own draws, or its quantiles at (i - 1/2) / 1000."""
+    if isinstance(distribution, Draws):
+        return distribution.draws[..., 0]
     return np.asarray(distribution.quantile(LEVELS)).T
 
 
@@ -86,6 +90,6 @@ def mean_model(estimator: Any, data: Data) -> Scores | None:
     target = data.y_test if data.truth is None else data.truth
     return {
         "rmse": finite(metrics.rmse(target, gaussian.mean())),
-        "crps": finite(metrics.crps(data.y_test, stratified_draws(gaussian))),
+        "crps": finite(metrics.crps(data.y_test, draws_of(gaussian))),
         "nll": finite(metrics.nll(gaussian.logpdf(data.y_test))),
     }

@@ -28,6 +28,8 @@ class Unit:
     overrides: Settings = ()
     arrays: tuple[str, ...] = ()
     """Kinds of arrays to keep for the figures."""
+    rescore: tuple[tuple[str, Settings], ...] = ()
+    """Other settings of the prediction by name: the same fit is scored with each of them too."""
 
     @property
     def seed(self) -> int:
@@ -75,6 +77,19 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Rescore:
+    """Other settings of the prediction, for the fits of a data set and recipe (any if not named)."""
+
+    name: str
+    set: Settings
+    dataset: str | None = None
+    recipe: str | None = None
+
+    def applies(self, dataset: str, recipe: str) -> bool:
+        return self.dataset in (None, dataset) and self.recipe in (None, recipe)
+
+
+@dataclass(frozen=True)
 class Experiment:
     """Every combination of data sets, splits, methods and variants, in that order."""
 
@@ -87,8 +102,11 @@ class Experiment:
     title: str = ""
     report: str = ""
     arrays: tuple[Keep, ...] = ()
+    rescore: tuple[Rescore, ...] = ()
     overrides: tuple[Override, ...] = ()
     variants: tuple[tuple[str, Settings], ...] = (("", ()),)
+    variants_of: tuple[str, ...] = ()
+    """Methods that the variants are of; the others run once, as they are. With none named, all have them."""
     source: str = field(default="", compare=False)
 
     @property
@@ -101,10 +119,19 @@ class Experiment:
         units = []
         for dataset in self.datasets:
             indices = self.indices if self.indices is not None else kind.indices(dataset)
-            for variant, changes in self.variants:
-                for method in self.methods:
-                    units += [self._unit(dataset, i, method, variant, changes) for i in indices]
+            for variant, method in self._variations():
+                units += [self._unit(dataset, i, method, *variant) for i in indices]
         return units
+
+    def _variations(self) -> list[tuple[tuple[str, Settings], str]]:
+        """Every variant of every method that has variants, and the other methods once."""
+        varied = self.variants_of or self.methods
+        return [
+            (variant if method in varied else ("", ()), method)
+            for i, variant in enumerate(self.variants)
+            for method in self.methods
+            if method in varied or i == 0
+        ]
 
     def _unit(self, dataset: str, index: int, method: str, variant: str, changes: Settings) -> Unit:
         recipe = find_method(method, self.source).choose_recipe(self.recipe, self.source)
@@ -115,9 +142,9 @@ class Experiment:
         settings.update(changes)
         first = index == (self.indices or (0,))[0]
         arrays = tuple(rule.keep for rule in self.arrays if rule.applies(dataset, recipe, first))
-        return Unit(
-            self.kind, dataset, index, method, recipe, variant, tuple(sorted(settings.items())), arrays
-        )
+        rescore = tuple((one.name, one.set) for one in self.rescore if one.applies(dataset, recipe))
+        overrides = tuple(sorted(settings.items()))
+        return Unit(self.kind, dataset, index, method, recipe, variant, overrides, arrays, rescore)
 
 
 def check(experiment: Experiment) -> Experiment:
