@@ -143,6 +143,17 @@ def test_a_later_override_wins_and_none_can_be_said():
             "t.toml: 'rescore' can set what the fit does not depend on, "
             "sampler, n_evaluations, n_nodes, n_draws; not 'epochs'",
         ),
+        (
+            {"overrides": [{"set": {"epochs": -3}}]},
+            "t.toml: The 'epochs' parameter of CARDRegressor must be an int in the range [1, inf) or None. "
+            "Got -3 instead.",
+        ),
+        (
+            {"rescore": [{"name": "a", "set": {"sampler": "ddim"}}]},
+            "t.toml: sampler='ddim' walks the paper's time steps and needs denoiser='table'; "
+            "for 'unit' choose 'flow', 'multistep' or 'multistep-sde'.",
+        ),
+        ({"datasets": []}, "t.toml: name a data set"),
         ({"rescore": [{"set": {"sampler": "ddim"}}]}, "t.toml: key 'name' is missing; add name = ..."),
     ],
 )
@@ -600,6 +611,12 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
         (["run", "uci", "--recipe", "papr"], "unknown recipe of card 'papr'; did you mean 'paper'?"),
         (["run", "uci", "--set", "epocs=3"], "unknown parameter of card 'epocs'; did you mean 'epochs'?"),
         (["run", "uci", "--set", "epochs"], "cannot read --set 'epochs'; write key=value"),
+        (["run", "uci", "--set", "sampler=multistp"], "The 'sampler' parameter of CARDRegressor must be"),
+        (["run", "uci", "--datasets", ","], "name a data set"),
+        (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=1000 prior=f'?"),
+        (["run", "toy", "--seeds", "-1"], "cannot read seeds '-1'"),
+        (["table", "uci", "--methods", "crd"], "unknown method 'crd'; did you mean 'card'?"),
+        (["table", "uci", "--recipe", "papers"], "unknown recipe 'papers'; did you mean 'paper'?"),
         (["run", "ucii"], "unknown experiment 'ucii'; did you mean 'uci'?"),
         (["run", "toy", "--splits", "0"], "toy has seeds: use --seeds"),
         (["run", "uci", "--backend", "dask"], "--backend dask needs --address"),

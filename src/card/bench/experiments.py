@@ -105,7 +105,7 @@ def build(name: str, raw: Mapping[str, Any], quick: bool = False, source: str = 
         rescore=tuple(_rescore(entry, kind, source) for entry in raw.get("rescore", [])),
         overrides=tuple(_override(entry, kind, source) for entry in raw.get("overrides", [])),
         variants=tuple(_variant(entry, source) for entry in raw.get("variants", [])) or (("", ()),),
-        variants_of=parse_methods(raw.get("variants_of", []), source),
+        variants_of=parse_methods(raw["variants_of"], source) if "variants_of" in raw else (),
         source=source,
     )
     return check(experiment)
@@ -115,18 +115,18 @@ def parse_datasets(value: str | list[str], kind: Kind, where: str = "") -> tuple
     """Names from a list or from text such as "boston,yacht" or "all"."""
     if value == "all":
         return tuple(kind.datasets)
-    names = [name.lower().replace("-", "_") for name in _words(value)]
+    names = [name.lower().replace("-", "_") for name in _words(value, "data set", where)]
     for name in names:
         if name not in kind.datasets:
             raise unknown("data set", name, kind.datasets, where)
-    return tuple(names)
+    return tuple(dict.fromkeys(names))
 
 
 def parse_methods(value: str | list[str], where: str = "") -> tuple[str, ...]:
-    names = _words(value)
+    names = _words(value, "method", where)
     for name in names:
         find_method(name, where)
-    return tuple(names)
+    return tuple(dict.fromkeys(names))
 
 
 def parse_indices(value: str | int | list[int], kind: Kind, where: str = "") -> tuple[int, ...] | None:
@@ -151,9 +151,12 @@ def _span(text: str) -> range:
     return span
 
 
-def _words(value: str | list[str]) -> list[str]:
+def _words(value: str | list[str], what: str, where: str) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
-    return [str(part).strip() for part in parts if str(part).strip()]
+    words = [str(part).strip() for part in parts if str(part).strip()]
+    if not words:
+        raise BenchError(f"{where}: name a {what}" if where else f"name a {what}")
+    return words
 
 
 def _check_keys(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:

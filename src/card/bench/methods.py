@@ -36,6 +36,8 @@ class Method:
     """Recipes for which it does so; None: for all."""
     together: int = 1
     """How many it fits together with nothing said: many only where a killed fit can go on."""
+    validate: Callable[[Any], None] | None = None
+    """Raises ValueError, in one line, for an estimator whose parameters have values it cannot take."""
     packages: tuple[str, ...] = ()
     """Packages that do its arithmetic beside those that all methods need: reports have their versions."""
 
@@ -54,7 +56,7 @@ class Method:
         return wanted
 
     def check(self, recipe: str, task: str, overrides: Mapping[str, Any], where: str = "") -> None:
-        """Refuse a task the method cannot do and parameters it does not have."""
+        """Refuse a task the method cannot do, and parameters or values it does not have."""
         prefix = f"{where}: " if where else ""
         if task not in self.build:
             raise BenchError(f"{prefix}method {self.name!r} does {', '.join(self.build)}, not {task}")
@@ -64,6 +66,11 @@ class Method:
         for key in overrides:
             if key not in valid:
                 raise unknown(f"parameter of {self.name}", key, valid, where)
+        if self.validate is not None:
+            try:
+                self.validate(self.build[task](recipe, overrides, 0))
+            except ValueError as error:
+                raise BenchError(f"{prefix}{error}") from None
 
 
 def _build_card(estimator: str) -> Build:
@@ -92,6 +99,7 @@ CARD = Method(
     recipes=("modern", "paper"),
     parameters=_card_parameters,
     fit_together=_card_together,
+    validate=lambda estimator: estimator._check_parameters(),
     joint=("paper",),
     together=20,
 )

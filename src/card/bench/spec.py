@@ -153,10 +153,11 @@ def check(experiment: Experiment) -> Experiment:
     for dataset in experiment.datasets:
         for index in experiment.indices or ():
             kind.check_index(dataset, index, experiment.source)
-    for unit in experiment.units():
-        find_method(unit.method, experiment.source).check(
-            unit.recipe, kind.task, dict(unit.overrides), experiment.source
-        )
+    wanted = [(unit.method, unit.recipe, unit.overrides, unit.rescore) for unit in experiment.units()]
+    for method, recipe, overrides, rescore in dict.fromkeys(wanted):
+        for changes in ((), *(settings for _, settings in rescore)):
+            settings = {**dict(overrides), **dict(changes)}
+            find_method(method, experiment.source).check(recipe, kind.task, settings, experiment.source)
     return experiment
 
 
