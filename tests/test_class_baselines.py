@@ -1,6 +1,7 @@
 """The classifiers set beside CARD: laws of their noise and divergences, draws, scikit-learn's manners."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import torch
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import Generator, distributions
 from torch.nn import functional
+from typer.testing import CliRunner
 
 from card import confidence
 from card.baselines import METHODS
@@ -29,7 +32,13 @@ from card.baselines.contextual import (
 )
 from card.baselines.contextual_mlp import BernoulliContextMLP, ContextGate, GaussianContextMLP
 from card.baselines.noisy_mlp import BernoulliGate, ConcreteGate, Gate, GaussianGate, NoisyMLP
+from card.bench import class_score
+from card.bench.cli import app
+from card.bench.errors import BenchError
+from card.bench.experiments import build
+from card.bench.kinds import KINDS, Data
 from card.bench.methods import find_method
+from card.datasets import Images
 from card.nn import Linear
 
 CLASSES = {
@@ -44,6 +53,9 @@ CLASSES = {
     "contextual-gating-dropout": ContextualGatingDropoutClassifier,
 }
 WITHOUT_CHANCE = {"map", "contextual-gating"}
+FIELDS = {"accuracy", "nll", "pavpu", "ece", "piw_correct", "piw_incorrect", "narrowest_piw_accuracy", "aurc"}
+FIELDS |= {"f_accuracy", "f_nll", "f_ece", "f_aurc"}
+FIELDS |= {"rejected_accuracy", "not_rejected_accuracy", "not_rejected_count"}
 QUICK = {"hidden": (16,), "epochs": 15, "batch_size": 32, "lr": 0.03, "n_draws": 10, "random_state": 0}
 
 
@@ -413,3 +425,72 @@ def test_networks_without_gates_are_plain_ones():
     hidden = functional.relu(network.layers[0](x))
     torch.testing.assert_close(network(x, rngs(0, 1)), network.layers[1](hidden))
     assert (network.divergence() == 0).all()
+
+
+@pytest.fixture
+def small_images(monkeypatch):
+    """In the place of every image set: three kinds of bars, the test images noisy."""
+
+    def load(name):
+        (X, y), (X_test, y_test) = bars(120), bars(60, seed=1)
+        noisy = X_test / 255 + 0.5 * np.random.default_rng(2).normal(size=X_test.shape)
+        return Images(name, X, y, noisy.astype(np.float32), y_test, ("a", "b", "c"))
+
+    monkeypatch.setattr("card.datasets.load_image", load)
+
+
+def bench(*words):
+    said = CliRunner().invoke(app, [word for text in words for word in text.split()])
+    assert said.exit_code == 0, said.output
+    return said.output
+
+
+def test_lines_have_the_fields_of_cards_and_stand_in_the_table_beside_the_paper(tmp_path, small_images):
+    settings = "--set epochs=20 --set hidden=[16] --set lr=0.01 --set noise=0.5 --set batch_size=30"
+    names = "map,mc-dropout,bayes-by-backprop"
+    where = f"--results {tmp_path}"
+    bench(f"run classification --datasets noisy_mnist --seeds 0-1 --methods {names} {settings} {where}")
+    lines = [json.loads(line) for line in (tmp_path / "classification.jsonl").read_text().splitlines()]
+    assert [line["seed"] for line in lines] == [0, 1] * 3
+    assert [line["method"] for line in lines[::2]] == names.split(",")
+    for line in lines:
+        assert "variant" not in line, "variants are CARD's"
+        assert set(line["metrics"]) >= FIELDS
+        assert line["metrics"]["accuracy"] > 80
+        assert line["n_draws"] == (None if line["method"] == "map" else 100)
+        assert (line["metrics"]["pavpu"] is None) == (line["method"] == "map")
+        assert line["metrics"]["piw_correct"] is line["metrics"]["f_accuracy"] is None
+        assert [entry["class"] for entry in line["by_class"]] == ["0", "1", "2"]
+    text = bench(f"table classification --methods all {where}")
+    rows = [line.split("  ")[0] for line in text.splitlines()]
+    assert rows.index("MC - Bernoulli (paper)") == rows.index("mc-dropout") + 1
+    assert rows.index("Bayes by Backprop (paper)") == rows.index("bayes-by-backprop") + 1
+    assert "CM-MF-VI (paper)" in rows
+    assert "inf" not in text
+
+
+def test_a_classifier_with_probabilities_alone_is_scored_by_them(small_images):
+    data = KINDS["image"].load("noisy_mnist", 0, "default")
+    model = LogisticRegression().fit(data.X_train.reshape(120, -1) / 255, data.y_train)
+    flat = Data(None, data.y_train, data.X_test.reshape(60, -1), data.y_test)
+    part, _ = class_score.assessed(model, flat, "noisy_mnist")
+    assert part["metrics"]["accuracy"] > 80
+    assert part["metrics"]["aurc"] < 0.2
+    missing = {name for name, value in part["metrics"].items() if value is None}
+    assert missing >= {"pavpu", "piw_correct", "f_nll", "vote_accuracy", "not_rejected_count"}
+
+
+def test_variants_are_of_the_methods_named_and_the_others_run_once():
+    raw = {
+        "kind": "image",
+        "datasets": ["noisy_mnist"],
+        "seeds": "0",
+        "methods": ["card", "map"],
+        "variants": [{"name": "a", "set": {"tau": 1.0}}, {"name": "b", "set": {"tau": 2.0}}],
+    }
+    units = build("x", {**raw, "variants_of": ["card"]}).units()
+    assert [(u.method, u.variant) for u in units] == [("card", "a"), ("map", ""), ("card", "b")]
+    with pytest.raises(BenchError, match="parameter of map 'tau'"):
+        build("x", raw)
+    with pytest.raises(BenchError, match="unknown method 'cart'"):
+        build("x", {**raw, "variants_of": "cart"})

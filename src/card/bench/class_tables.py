@@ -28,36 +28,60 @@ F_ALONE = {"accuracy": "f_accuracy", "nll": "f_nll", "ece": "f_ece", "aurc": "f_
 TIMES_100 = ("piw_correct", "piw_incorrect")
 RUNS = 10
 V1 = ("", "V1")
+PAPER_NAMES = {
+    "card": ("f", "CARD"),
+    "map": ("MAP",),
+    "mc-dropout": ("MC Dropout", "MC - Bernoulli"),
+    "gaussian-dropout": ("MC - Gaussian",),
+    "concrete-dropout": ("Concrete",),
+    "bayes-by-backprop": ("Bayes by Backprop", "MF-VI"),
+    "contextual-gating": ("Contextual Gating",),
+    "contextual-gating-dropout": ("Contextual Gating + Dropout",),
+    "contextual-dropout": ("Bernoulli Contextual",),
+    "contextual-dropout-gaussian": ("Gaussian Contextual",),
+}
+"""Method -> its names in the paper's tables."""
+NOTES = (
+    "Accuracies, PAvPU and ECE in percent; PIW times 100. Rows with (paper) are quoted from it.",
+    f"The paper averages {RUNS} runs; a number in brackets says how many were run here.",
+)
+MORE_NOTES = {
+    "noisy_mnist": (
+        "NLL quoted for methods other than CARD is from a paper whose code takes the softmax of probabilities.",
+    ),
+}
 
 
 def classification(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
-    """One table per data set: f alone, CARD and other methods run here; then the paper's rows."""
+    """One table per data set: what was run here, each method with the paper's row; then its other rows."""
     return [_dataset_table(name, of(reports, name), name in missing) for name in IMAGES]
 
 
 def _dataset_table(dataset: str, reports: Sequence[Report], missing: bool) -> Table:
     ours = [report for report in reports if report.get("variant", "") in V1]
-    rows = []
-    for key, found in group(ours, "method", "recipe").items():
-        if summarise(found, "f_accuracy"):
+    rows = [] if ours else [("card", NO_DATA if missing else NOT_RUN, *[""] * (len(COLUMNS) - 1))]
+    quoted_rows = _paper_rows(dataset)
+    for key, found in sorted(group(ours, "method", "recipe").items(), key=_place):
+        if _cell(found, "f_accuracy"):
             rows.append(_row(f"f of {label(*key)}", found, F_ALONE))
         rows.append(_row(label(*key), found, {key: key for key in COLUMNS}))
-    if not rows:
-        rows = [("card", NO_DATA if missing else NOT_RUN, *[""] * (len(COLUMNS) - 1))]
-    entries = paper()["classification"][dataset]
-    for entry in entries if isinstance(entries, list) else [entries]:
-        rows += _paper_rows(entry)
-    notes = (
-        "Accuracies, PAvPU and ECE in percent; PIW times 100.",
-        f"The paper averages {RUNS} runs; a number in brackets says how many were run here.",
-    )
+        same = [name for name in quoted_rows if name in PAPER_NAMES.get(key[0], ())]
+        rows += [row for name in same for row in quoted_rows.pop(name)]
+    rows += [row for left in quoted_rows.values() for row in left]
+    notes = NOTES + MORE_NOTES.get(dataset, ())
     return Table(f"{dataset}: classification", ("method", *COLUMNS.values()), tuple(rows), notes=notes)
+
+
+def _place(item: tuple[tuple[Any, ...], list[Report]]) -> int:
+    """Methods in the order of the paper, others behind them."""
+    (method, _), _ = item
+    return list(PAPER_NAMES).index(method) if method in PAPER_NAMES else len(PAPER_NAMES)
 
 
 def _row(name: str, reports: Sequence[Report], fields: dict[str, str]) -> tuple[str, ...]:
     cells = []
     for column in COLUMNS:
-        cell = summarise(reports, fields[column]) if column in fields else None
+        cell = _cell(reports, fields[column]) if column in fields else None
         if cell is None:
             cells.append(NOT_RUN)
             continue
@@ -66,15 +90,28 @@ def _row(name: str, reports: Sequence[Report], fields: dict[str, str]) -> tuple[
     return (name, *cells)
 
 
-def _paper_rows(entry: dict[str, Any]) -> list[tuple[str, ...]]:
-    """f alone, CARD, and the methods that the paper sets beside it."""
-    f_alone = {"accuracy": entry["f_phi_accuracy"]}
-    rows = [_quoted_row("f (paper)", f_alone), _quoted_row("CARD (paper)", entry)]
+def _cell(reports: Sequence[Report], metric: str) -> Cell | None:
+    """Over the reports that have the metric: null says that there was nothing to take it of."""
+    return summarise([r for r in reports if r["metrics"].get(metric) is not None], metric)
+
+
+def _paper_rows(dataset: str) -> dict[str, list[tuple[str, ...]]]:
+    """f alone, CARD, and the methods that the paper sets beside it, by their names there."""
+    entries = paper()["classification"][dataset]
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for entry in entries if isinstance(entries, list) else [entries]:
+        f_alone = {"accuracy": entry["f_phi_accuracy"]}
+        for name, cells in {"f": f_alone, "CARD": entry, **_others(entry)}.items():
+            rows.setdefault(name, []).append(_quoted_row(f"{name} (paper)", cells))
+    return rows
+
+
+def _others(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
     others = entry.get("others", {})
-    if others.keys() <= COLUMNS.keys():  # metric first: {"accuracy": {"MAP": ...}}
-        names = {name: None for by_name in others.values() for name in by_name}
-        others = {name: {metric: others[metric].get(name) for metric in others} for name in names}
-    return rows + [_quoted_row(f"{name} (paper)", cells) for name, cells in others.items()]
+    if not others.keys() <= COLUMNS.keys():
+        return others
+    names = {name: None for by_name in others.values() for name in by_name}  # {"accuracy": {"MAP": ...}}
+    return {name: {metric: others[metric].get(name) for metric in others} for name in names}
 
 
 def _quoted_row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
@@ -93,6 +130,7 @@ def by_class(reports: Sequence[Report], missing: Collection[str] = ()) -> list[T
         theirs = entry.get("by_class") if isinstance(entry, dict) else None
         ours = [r for r in of(reports, dataset) if r.get("by_class") and r.get("variant", "") in V1]
         if theirs or ours:
+            ours.sort(key=lambda report: report["method"] != "card")
             tables.append(_by_class(dataset, ours[0] if ours else None, theirs, dataset in missing))
     return tables
 
