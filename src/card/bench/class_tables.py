@@ -47,7 +47,7 @@ NOTES = (
 )
 MORE_NOTES = {
     "noisy_mnist": (
-        "NLL quoted for methods other than CARD is from a paper whose code takes the softmax of probabilities.",
+        "NLL quoted for methods but CARD is from a paper whose code takes the softmax of probabilities.",
     ),
 }
 
