@@ -20,7 +20,7 @@ from joblib._parallel_backends import ThreadingBackend
 from safetensors.torch import save
 from typer.testing import CliRunner
 
-from card.bench import bars, catalog, figures, reports, runner, score, tables
+from card.bench import bars, catalog, figures, reports, reproduction, runner, score, tables
 from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
 from card.bench.cli import app
 from card.bench.errors import BenchError
@@ -625,6 +625,7 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
         (["table", "ucy"], "unknown table 'ucy'; did you mean 'uci'?"),
         (["table", "uci", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
         (["figure", "toyz"], "unknown figure 'toyz'; did you mean 'toys'?"),
+        (["page", "nowhere.md"], "nowhere.md: no such page"),
         (["figure", "toys"], "nothing in results for figure 'toys' yet; run: card bench run toy"),
     ],
 )
@@ -728,17 +729,82 @@ def test_bars_count_a_cell_met_by_the_paper_by_the_floor_or_by_the_errors():
     assert verdict("rmse", 0.0632, "kin8nm") == (True, False), "compared in the paper's units"
 
 
-def test_bars_and_reproduction_print_their_counts():
+def test_bars_print_their_counts():
     metrics = {"rmse": 2.5, "nll": 2.3, "nll_paper": 2.3, "qice": 3.0, "picp": 95.0, "crps": 1.2}
     ours = [{**report("boston", **metrics), "mean_model": {"rmse": 2.5, "crps": 1.3, "nll": 2.6}}]
     cells, limits, gain = bars.bars(ours)
     assert "4 of 4" in cells.notes[0]
     assert ("exact NLL", "boston", "2.3000 (1)", "2.32", "yes") in limits.rows
     assert gain.rows == (("boston", "-7.7 %", "+0.0 %", "yes"),)
-    theirs = [{**one, "recipe": "paper"} for one in ours]
-    (table,) = bars.reproduction(theirs)
-    assert table.notes[0].startswith("4 of 4 cells (100 %)")
-    assert {row[-1] for row in table.rows} == {"reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "metrics", "verdict"),
+    [
+        ("boston", {"rmse": 2.61 - 0.63}, "reproduced"),
+        ("boston", {"rmse": 2.61 - 0.64}, "better"),
+        ("boston", {"rmse": 2.61 + 0.64}, "not"),
+        ("boston", {"nll": 1.0, "nll_paper": 2.35 + 0.12}, "reproduced"),
+        ("boston", {"picp": 93.24 + 3.6}, "not"),
+        ("concrete", {"picp": 95.0}, "better"),
+        ("naval", {"rmse": 0.000245}, "reproduced"),
+        ("naval", {"rmse": 0.000255}, "not"),
+        ("kin8nm", {"rmse": 0.0650}, "reproduced"),
+        ("year", {"rmse": 8.71}, "not"),
+    ],
+)
+def test_a_cell_is_reproduced_better_or_not(dataset, metrics, verdict):
+    (one,) = reproduction.comparisons([report(dataset, recipe="paper", **metrics)])
+    assert one.verdict == verdict
+
+
+def test_shares_are_told_for_every_method_of_the_paper():
+    toy = {k: v for k, v in report("linear", recipe="paper", rmse=0.07, qice=5.0).items() if k != "split"}
+    lines = [
+        report("boston", 0, "card", "paper", rmse=2.5, qice=3.0),
+        report("boston", 1, "card", "paper", rmse=2.7, qice=3.0),
+        report("boston", 0, "card", "modern", rmse=9.0, qice=9.0),
+        toy,
+        {**report("boston", recipe="paper", rmse=2.0), "variant": "T=10 prior=f"},
+        report("yacht", 0, "pbp", "default", rmse=0.1),
+        report("yacht", 0, "ngboost", "default", rmse=0.1),
+    ]
+    shares, *parts = reproduction.reproduction(lines)
+    assert shares.rows == (
+        ("card: UCI", "2", "2", "0", "0", "100 %", "100 %"),
+        ("card: toys", "2", "1", "0", "1", "50 %", "50 %"),
+        ("card: Boston ablation", "1", "0", "1", "0", "0 %", "100 %"),
+        ("pbp: UCI", "1", "0", "1", "0", "0 %", "100 %"),
+    )
+    assert parts[0].rows[0] == ("boston", "RMSE", "2.60 ± 0.10 (2)", "2.61 ± 0.63", "reproduced")
+    assert parts[2].rows[0][0] == "T = 10, N(f(x), I)"
+
+
+def test_samplers_are_set_side_by_side():
+    one = report("boston", recipe="paper", rmse=2.6, nll_paper=2.3, qice=3.0, picp=94.0)
+    quick = {"metrics": {"rmse": 2.7, "nll_paper": 2.5, "qice": 3.1, "picp": 93.0}, "seconds_predict": 0.1}
+    (table,) = reproduction.samplers([{**one, "rescored": {"multistep 40": quick}}])
+    assert table.columns == ("metric", "the chain", "multistep 40", "CARD (paper)", "verdicts")
+    assert table.rows[0] == ("RMSE", "2.600", "2.700", "2.61 ± 0.63", "all reproduced")
+    assert table.rows[1][-1] == "differ"
+    assert table.rows[-1][:3] == ("seconds a split", "0.5", "0.1")
+
+
+def test_a_page_is_made_anew_by_one_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    append(tmp_path / "results/uci.jsonl", [report("boston", recipe="paper", rmse=2.6)])
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Page\n\n<!-- card bench table reproduction -->\nold\n<!-- end -->\n\nwords\n\n"
+        "<!-- card bench table uci --methods all --recipe paper -->\n<!-- end -->\n"
+    )
+    assert "made anew" in invoke("page", "page.md")
+    text = page.read_text()
+    assert "| boston | RMSE | 2.60 (1) | 2.61 ± 0.63 | reproduced |" in text
+    assert "| card paper |" in text
+    assert "\nold\n" not in text
+    assert "\n\nwords\n\n" in text
+    assert "as it was" in invoke("page", "page.md")
 
 
 def test_every_table_can_be_made_from_nothing_and_says_so():
@@ -791,7 +857,7 @@ def test_special_characters_survive_each_format():
     assert r"\textbf{1 $\pm$ 2}" in render(table, "latex")
     assert r"a\|b" in render(table, "markdown")
     assert "**1 ± 2**" in render(table, "markdown")
-    assert '1 ± 2,"x,y"' in render(table, "csv")
+    assert '100 % & more,1 ± 2,"x,y"' in render(table, "csv")
 
 
 # --------------------------------------------------------------------- figures

@@ -1,4 +1,4 @@
-"""Cells against the paper: is the default recipe at least as good, is the paper's recipe the same?
+"""Cells against the paper: is the default recipe at least as good?
 
 A calibration figure of a finite test set has a floor that no forecaster gets below, so QICE
 counts as met at 1.15 times the floor of a perfect forecaster, and PICP within two standard errors
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from card.bench.kinds import TOYS, UCI
+from card.bench.kinds import UCI
 from card.bench.render import Table
 from card.bench.reports import Report
-from card.bench.summary import Cell, group, label, of, paper, quoted, scale_of, summarise
-from card.bench.tables import PAPER_METHODS, TOY_METRICS, UCI_METRICS, Metric
+from card.bench.summary import Cell, group, label, of, paper, scale_of, summarise
+from card.bench.tables import PAPER_METHODS, UCI_METRICS, Metric
 
 N_BINS = 10
 SLACK = 1.15
@@ -188,43 +188,3 @@ def _gain_table(name: str, reports: Sequence[Report]) -> Table:
         gains = [f"{100 * (ours / f - 1):+.1f} %" for ours, f in ((crps, f_crps), (rmse, f_rmse))]
         rows.append((dataset, *gains, _yes(met)))
     return Table(f"{name} against f alone", ("data set", "CRPS", "RMSE", "met"), tuple(rows))
-
-
-def reproduction(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
-    """The `paper` recipe's cells: within one standard deviation of the paper's, better, or not."""
-    found = [report for report in reports if report["method"] == "card" and report["recipe"] == "paper"]
-    rows = [*_reproduced_uci(found), *_reproduced_toys(found)]
-    within = sum(row[-1] == "reproduced" for row in rows)
-    better = sum(row[-1] == "better" for row in rows)
-    share = f" ({100 * within / len(rows):.0f} %)" if rows else ""
-    notes = (
-        f"{within} of {len(rows)} cells{share} are within one deviation of the paper's; {better} are better.",
-        "Where the paper prints a deviation of 0.00, half its last digit stands for it.",
-    )
-    columns = ("data set", "metric", "here", "paper", "verdict")
-    return [Table("The paper's recipe, cell by cell", columns, tuple(rows), notes=notes)]
-
-
-def _reproduced_uci(reports: Sequence[Report]) -> list[tuple[str, ...]]:
-    cells = verdicts([report for report in reports if report["dataset"] in N_TEST])
-    return [_reproduced(v.dataset, v.metric, v.ours, v.card, UCI[v.dataset][1] or 1) for v in cells]
-
-
-def _reproduced_toys(reports: Sequence[Report]) -> list[tuple[str, ...]]:
-    rows = []
-    for dataset, title in TOYS.items():
-        mine = of(reports, dataset)
-        for metric in TOY_METRICS:
-            ours, theirs = summarise(mine, metric.key), quoted(paper()["toy"][title][metric.key])
-            if ours is not None and theirs is not None:
-                rows.append(_reproduced(title, metric, ours, theirs, 10))
-    return rows
-
-
-def _reproduced(dataset: str, metric: Metric, ours: Cell, theirs: Cell, full: int) -> tuple[str, ...]:
-    spread = max(theirs.std or 0.0, 0.005)
-    if abs(ours.mean - theirs.mean) <= spread:
-        verdict = "reproduced"
-    else:
-        verdict = "better" if metric.cost(ours.mean) < metric.cost(theirs.mean) else "not reproduced"
-    return dataset, metric.key, ours.text(3, full), theirs.text(), verdict

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from card.bench import bars, class_tables, comparison, reports, tables
+from card.bench import bars, class_tables, comparison, reports, reproduction, tables
 from card.bench.render import Table
 
 Build = Callable[[Sequence[reports.Report], Collection[str]], list[Table]]
@@ -19,6 +19,8 @@ class TableEntry:
     title: str
     build: Build
     files: tuple[str, ...]
+    methods: tuple[str, ...] = ("card",)
+    """Shown if none are asked for."""
 
 
 TABLES = {
@@ -29,7 +31,13 @@ TABLES = {
     ),
     "bars": TableEntry("each UCI cell against the paper's CARD and best method", bars.bars, ("uci.jsonl",)),
     "reproduction": TableEntry(
-        "the paper's recipe against the paper", bars.reproduction, ("uci.jsonl", "toy.jsonl")
+        "the paper's methods against the paper, cell by cell",
+        reproduction.reproduction,
+        ("uci.jsonl", "toy.jsonl", "boston-ablation.jsonl"),
+        tuple(reproduction.METHODS),
+    ),
+    "samplers": TableEntry(
+        "the paper's chain and what stands in for it", reproduction.samplers, ("uci.jsonl",)
     ),
     "boston-ablation": TableEntry(
         "chain length and prior on Boston", tables.boston_ablation, ("boston-ablation.jsonl",)

@@ -20,6 +20,7 @@ from card.bench.errors import BenchError, unknown
 from card.bench.experiments import find_all, load, parse_datasets, parse_indices, parse_methods
 from card.bench.kinds import KINDS
 from card.bench.methods import methods as known_methods
+from card.bench.page import filled
 from card.bench.render import FORMATS, render
 from card.bench.reports import DamagedReportWarning
 from card.bench.spec import Experiment, Override, freeze, narrow
@@ -222,7 +223,9 @@ def list_(results: Results = Path("results"), experiments: Experiments = None) -
 def table(
     name: Annotated[str, typer.Argument(help="One of those that `card bench list` names.")],
     form: Annotated[str, typer.Option("--format", help=" or ".join(FORMATS))] = "text",
-    methods: Annotated[str, typer.Option(help="Such as card,pbp, or all.")] = "card",
+    methods: Annotated[
+        str | None, typer.Option(help="Such as card,pbp, or all; the table's own choice if not given.")
+    ] = None,
     recipe: Annotated[str, typer.Option(help="modern or paper; both if not given.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="From the reports of `run --quick`.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write to a file.")] = None,
@@ -233,16 +236,45 @@ def table(
         raise unknown("table", name, TABLES)
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    wanted = ["all"] if methods == "all" else list(parse_methods(methods))
-    if recipe and recipe not in ("modern", "paper"):
-        raise unknown("recipe", recipe, ("modern", "paper"))
-    entry = TABLES[name]
-    found = select(read_files(results / "quick" if quick else results, entry.files), wanted, recipe)
-    text = "\n\n".join(render(made, form) for made in entry.build(found, missing_data()))
+    text = table_text(name, form, methods, recipe, results / "quick" if quick else results)
     if out is None:
         typer.echo(text)
     else:
         out.write_text(text + "\n")
+
+
+def table_text(name: str, form: str, methods: str | None, recipe: str, results: Path) -> str:
+    """A table as it is printed."""
+    entry = TABLES[name]
+    if recipe and recipe not in ("modern", "paper"):
+        raise unknown("recipe", recipe, ("modern", "paper"))
+    wanted = ["all"] if methods == "all" else parse_methods(methods) if methods else entry.methods
+    found = select(read_files(results, entry.files), wanted, recipe)
+    return "\n\n".join(render(made, form) for made in entry.build(found, missing_data()))
+
+
+@app.command()
+@told_in_one_line
+def page(
+    path: Annotated[Path, typer.Argument(help="A Markdown file with tables between comments.")],
+    results: Results = Path("results"),
+) -> None:
+    """Make the tables of a page anew, each between `<!-- card bench table NAME -->` and `<!-- end -->`."""
+    command = typer.main.get_command(app).commands["table"]  # type: ignore[attr-defined]
+
+    def make(words: list[str]) -> str:
+        given = command.make_context("table", words).params
+        if given["name"] not in TABLES:
+            raise unknown("table", given["name"], TABLES, str(path))
+        return table_text(given["name"], "markdown", given["methods"], given["recipe"], results)
+
+    if not path.is_file():
+        raise BenchError(f"{path}: no such page")
+    old = path.read_text(encoding="utf-8")
+    new = filled(old, make, str(path))
+    if new != old:
+        path.write_text(new, encoding="utf-8")
+    typer.echo(f"{path}: {'as it was' if new == old else 'made anew'}")
 
 
 @app.command()

@@ -33,8 +33,8 @@ def render(table: Table, form: str = "text") -> str:
     -----  ----
     yacht  0.5*
     >>> print(render(t, "csv"))
-    set,rmse
-    yacht,0.5
+    table,set,rmse
+    Scores,yacht,0.5
     """
     writers: dict[str, Callable[[Table], str]] = {
         "text": _text,
@@ -83,7 +83,8 @@ def _latex(table: Table) -> str:
     body = [" & ".join(row) + r" \\" for row in _marked(plain, lambda cell: rf"\textbf{{{cell}}}")]
     return "\n".join(
         [
-            r"\begin{table}",
+            r"\begin{table}  % with \usepackage{booktabs}",
+            r"\centering",
             rf"\caption{{{_tex(' '.join([table.title + '.', *table.notes]))}}}",
             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
             r"\toprule",
@@ -106,6 +107,6 @@ def _tex(text: str) -> str:
 def _csv(table: Table) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
+    writer.writerow(("table", *table.columns))
+    writer.writerows((table.title, *row) for row in table.rows)
     return stream.getvalue().rstrip("\n")

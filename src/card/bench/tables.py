@@ -20,6 +20,7 @@ NO_DATA = "data not available"
 NOT_RUN = "—"
 TOY_RUNS = 10
 FROM_QUANTILES = (
+    "card paper",
     "gcds",
     "quantile-forest",
     "lightgbm-quantile",
