@@ -410,6 +410,8 @@ def test_the_benchmark_builds_every_method(name):
     assert isinstance(model, CLASSES[name])
     assert (model.epochs, model.random_state) == (3, 7)
     assert METHODS[name] is method
+    with pytest.raises(BenchError, match="epochs must be above 0, got 0"):
+        method.check("default", "classification", {"epochs": 0})
 
 
 def test_one_name_serves_both_tasks():
@@ -461,12 +463,13 @@ def test_lines_have_the_fields_of_cards_and_stand_in_the_table_beside_the_paper(
         assert (line["metrics"]["pavpu"] is None) == (line["method"] == "map")
         assert line["metrics"]["piw_correct"] is line["metrics"]["f_accuracy"] is None
         assert [entry["class"] for entry in line["by_class"]] == ["0", "1", "2"]
-    text = bench(f"table classification --methods all {where}")
+    text = bench(f"table classification {where}")
     rows = [line.split("  ")[0] for line in text.splitlines()]
     assert rows.index("MC - Bernoulli (paper)") == rows.index("mc-dropout") + 1
     assert rows.index("Bayes by Backprop (paper)") == rows.index("bayes-by-backprop") + 1
     assert "CM-MF-VI (paper)" in rows
     assert "inf" not in text
+    assert "mc-dropout" not in bench(f"table classification --methods map {where}")
 
 
 def test_a_classifier_with_probabilities_alone_is_scored_by_them(small_images):

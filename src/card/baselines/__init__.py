@@ -61,6 +61,7 @@ def _method(name: str) -> Method:
         build={task: part.build[task] for task, part in parts.items()},
         parameters=lambda task: list(inspect.signature(tasks[task]).parameters),
         fit_together=fit_together if "regression" in parts else None,
+        validate=lambda estimator: estimator._check_parameters(),
     )
 
 

@@ -43,7 +43,10 @@ TABLES = {
         "chain length and prior on Boston", tables.boston_ablation, ("boston-ablation.jsonl",)
     ),
     "classification": TableEntry(
-        "accuracy, NLL, PAvPU, PIW, t-test", class_tables.classification, ("classification.jsonl",)
+        "accuracy, NLL, PAvPU, PIW, t-test",
+        class_tables.classification,
+        ("classification.jsonl",),
+        ("all",),
     ),
     "by-class": TableEntry("PIW and t-test by class", class_tables.by_class, ("classification.jsonl",)),
     "cifar10-ablation": TableEntry(
