@@ -24,14 +24,16 @@ from card.bench.methods import find_method
 LEARNERS = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=60, lr=0.01, random_state=0),
     "mc-dropout": MCDropoutRegressor(dropout=(0.01, 0.3), hidden=(50,), epochs=60, lr=0.01, random_state=0),
-    "mdn": MixtureDensityRegressor(2, hidden=(50,), epochs=60, lr=0.01, random_state=0),
+    "mdn": MixtureDensityRegressor(n_components=2, hidden=(50,), epochs=60, lr=0.01, random_state=0),
     "gcds": GCDSRegressor(hidden=(50,), epochs=100, lr=0.005, random_state=0),
     "pbp": PBPRegressor(hidden=(20,), epochs=2, random_state=0),
 }
 QUICK = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=12, lr=0.03, random_state=0),
-    "mc-dropout": MCDropoutRegressor(0.01, n_passes=10, hidden=(50,), epochs=12, lr=0.03, random_state=0),
-    "mdn": MixtureDensityRegressor(2, hidden=(50,), epochs=12, lr=0.03, random_state=0),
+    "mc-dropout": MCDropoutRegressor(
+        dropout=0.01, n_passes=10, hidden=(50,), epochs=12, lr=0.03, random_state=0
+    ),
+    "mdn": MixtureDensityRegressor(n_components=2, hidden=(50,), epochs=12, lr=0.03, random_state=0),
     "gcds": GCDSRegressor(n_draws=50, hidden=(50,), epochs=20, lr=0.02, random_state=0),
     "pbp": PBPRegressor(hidden=(10,), epochs=1, random_state=0),
 }
@@ -189,7 +191,7 @@ def test_a_mixture_network_finds_two_branches():
     X = rng.uniform(1, 2, (400, 1))
     branch = rng.choice([-1.0, 1.0], 400)
     y = branch * X[:, 0] + 0.1 * rng.standard_normal(400)
-    d = MixtureDensityRegressor(2, hidden=(50,), epochs=80, lr=0.01, random_state=0).fit(X, y)
+    d = MixtureDensityRegressor(n_components=2, hidden=(50,), epochs=80, lr=0.01, random_state=0).fit(X, y)
     d = d.predict_distribution([[1.5]])
     assert d.quantile([0.25, 0.75])[0] == pytest.approx([-1.5, 1.5], abs=0.2)
     assert d.pdf([0.0]) < 0.05 * d.pdf([1.5])

@@ -12,7 +12,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 import torch
@@ -26,6 +26,14 @@ from card.distribution import Distribution
 from card.train import Training, seed_of, train
 
 ROWS = 1000  # predicted at a time
+
+Made = TypeVar("Made")
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def settings(cls: type[Made]) -> type[Made]:
+    """Make the constructor of an estimator from the settings that it and those above it declare."""
+    return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
 
 @dataclass(frozen=True)
@@ -115,14 +123,13 @@ class Standardised(RegressorMixin, BaseEstimator, ABC):
         return np.asarray(scale, dtype=np.float64) * self.response_.scale
 
 
+@settings
 class NetworkRegressor(Standardised):
     """A regressor made of `n_networks` networks that learn from the same rows."""
 
-    hidden: Sequence[int]
-    epochs: int
-    random_state: Any
-    seed_: int
-    network_: Any
+    hidden: Sequence[int] = (100, 50)
+    epochs: int = 500
+    random_state: int | None = None
 
     @property
     def n_networks(self) -> int:
@@ -170,14 +177,15 @@ class NetworkRegressor(Standardised):
     def _publish(self, network: nn.Module, i: int) -> None:
         """Keep the networks of training set i, in double precision: rows must not feel their neighbours."""
         mine = slice(i * self.n_networks, (i + 1) * self.n_networks)
-        self.network_ = some_members(network, mine).double()
+        self.network_: Any = some_members(network, mine).double()
 
 
+@settings
 class LossRegressor(NetworkRegressor):
     """Networks that go down a loss by Adam."""
 
-    batch_size: int
-    lr: float
+    batch_size: int = 32
+    lr: float = 1e-3
 
     @abstractmethod
     def _loss(self, network: Any, x: Tensor, z: Tensor, rngs: Sequence[Generator]) -> Tensor:

@@ -21,8 +21,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.baselines.base import check_positive
-from card.baselines.class_base import NetworkClassifier, settings
+from card.baselines.base import check_positive, settings
+from card.baselines.class_base import NetworkClassifier
 from card.nn import Linear, affine, normal
 
 

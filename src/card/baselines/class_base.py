@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +31,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from card import confidence
-from card.baselines.base import check_not_negative, check_positive
+from card.baselines.base import check_not_negative, check_positive, settings
 from card.codec import Codec, fit_codec
 from card.distribution import check_n_draws
 from card.images import check_images, is_images
@@ -43,9 +42,6 @@ from card.views import unit_pixels
 
 ROWS = 1000  # predicted at a time
 LAST = 0.01  # share of the learning rate that is left at the end of its cosine
-
-settings = dataclass(kw_only=True, eq=False, repr=False)
-"""Makes the constructor of an estimator from the settings that it and those above it declare."""
 
 
 @settings

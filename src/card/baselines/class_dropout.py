@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from card.baselines.base import check_positive, check_rate, check_share
-from card.baselines.class_base import NetworkClassifier, settings
+from card.baselines.base import check_positive, check_rate, check_share, settings
+from card.baselines.class_base import NetworkClassifier
 from card.baselines.noisy_mlp import BernoulliGate, ConcreteGate, Gate, GaussianGate, NoisyMLP
 
 

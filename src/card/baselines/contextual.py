@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from card.baselines.base import check_rate, check_share
-from card.baselines.class_base import NetworkClassifier, settings
+from card.baselines.base import check_rate, check_share, settings
+from card.baselines.class_base import NetworkClassifier
 from card.baselines.contextual_mlp import (
     BernoulliContextMLP,
     ContextGate,

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.baselines.base import LossRegressor, Tables, check_positive, check_share
+from card.baselines.base import LossRegressor, Tables, check_positive, check_share, settings
 from card.baselines.mixtures import GaussianMixture
 from card.nn import Linear, uniform
 from card.train import seed_of
@@ -48,6 +48,7 @@ class DropoutMLP(nn.Module):
         return x
 
 
+@settings
 class MCDropoutRegressor(LossRegressor):
     """Mixture of passes through a network with dropout.
 
@@ -73,20 +74,9 @@ class MCDropoutRegressor(LossRegressor):
     (50, 10)
     """
 
-    def __init__(
-        self,
-        dropout: float | Sequence[float] = (0.005, 0.01, 0.05, 0.1),
-        n_passes: int = 100,
-        validation_fraction: float = 0.2,
-        hidden: Sequence[int] = (100, 50),
-        epochs: int = 500,
-        batch_size: int = 32,
-        lr: float = 1e-3,
-        random_state: int | None = None,
-    ) -> None:
-        self.dropout, self.n_passes, self.validation_fraction = dropout, n_passes, validation_fraction
-        self.hidden, self.epochs, self.batch_size, self.lr = hidden, epochs, batch_size, lr
-        self.random_state = random_state
+    dropout: float | Sequence[float] = (0.005, 0.01, 0.05, 0.1)
+    n_passes: int = 100
+    validation_fraction: float = 0.2
 
     def _check_parameters(self):
         super()._check_parameters()

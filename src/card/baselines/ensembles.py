@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from card.baselines.base import LossRegressor, check_positive
+from card.baselines.base import LossRegressor, check_positive, settings
 from card.baselines.mixtures import GaussianMixture
 from card.nn import MLP
 
 FLOOR = 1e-6  # of a predicted variance of the standardised response
 
 
+@settings
 class DeepEnsembleRegressor(LossRegressor):
     """Mixture of Gaussian networks.
 
@@ -45,19 +46,10 @@ class DeepEnsembleRegressor(LossRegressor):
     (50, 2)
     """
 
-    def __init__(
-        self,
-        n_members: int = 5,
-        adversarial: float = 0.0,
-        hidden: Sequence[int] = (50,),
-        epochs: int = 100,
-        batch_size: int = 32,
-        lr: float = 1e-3,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_members, self.adversarial = n_members, adversarial
-        self.hidden, self.epochs, self.batch_size, self.lr = hidden, epochs, batch_size, lr
-        self.random_state = random_state
+    n_members: int = 5
+    adversarial: float = 0.0
+    hidden: Sequence[int] = (50,)
+    epochs: int = 100
 
     @property
     def n_networks(self):

@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor, nn
 
-from card.baselines.base import LossRegressor, check_positive
+from card.baselines.base import LossRegressor, check_positive, settings
 from card.distribution import Draws
 from card.mean import leaky_relu
 from card.nn import MLP, normal
@@ -47,6 +47,7 @@ class Players(nn.Module):
         return self.critic(torch.cat([x, z], dim=-1))
 
 
+@settings
 class GCDSRegressor(LossRegressor):
     """Draws from a generator trained against a critic.
 
@@ -70,19 +71,8 @@ class GCDSRegressor(LossRegressor):
     (20, 50, 1)
     """
 
-    def __init__(
-        self,
-        n_noise: int = 5,
-        n_draws: int = 1000,
-        hidden: Sequence[int] = (100, 50),
-        epochs: int = 500,
-        batch_size: int = 32,
-        lr: float = 1e-3,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_noise, self.n_draws = n_noise, n_draws
-        self.hidden, self.epochs, self.batch_size, self.lr = hidden, epochs, batch_size, lr
-        self.random_state = random_state
+    n_noise: int = 5
+    n_draws: int = 1000
 
     def _check_parameters(self):
         super()._check_parameters()

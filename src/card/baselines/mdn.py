@@ -8,20 +8,20 @@ as components shrink around them, so the epoch with the best likelihood of held-
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from card.baselines.base import LossRegressor, check_positive, check_share
+from card.baselines.base import LossRegressor, check_positive, check_share, settings
 from card.baselines.mixtures import GaussianMixture
 from card.nn import MLP
 
 FLOOR = 1e-3  # of a predicted scale of the standardised response
 
 
+@settings
 class MixtureDensityRegressor(LossRegressor):
     """A network that predicts a mixture of Gaussians for each row.
 
@@ -45,21 +45,9 @@ class MixtureDensityRegressor(LossRegressor):
     (50, 3)
     """
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        validation_fraction: float = 0.2,
-        patience: int = 50,
-        hidden: Sequence[int] = (100, 50),
-        epochs: int = 500,
-        batch_size: int = 32,
-        lr: float = 1e-3,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components, self.patience = n_components, patience
-        self.validation_fraction = validation_fraction
-        self.hidden, self.epochs, self.batch_size, self.lr = hidden, epochs, batch_size, lr
-        self.random_state = random_state
+    n_components: int = 5
+    validation_fraction: float = 0.2
+    patience: int = 50
 
     def _check_parameters(self):
         super()._check_parameters()

@@ -21,7 +21,7 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor, nn
 
-from card.baselines.base import NetworkRegressor
+from card.baselines.base import NetworkRegressor, settings
 from card.distribution import Gaussian
 from card.nn import normal
 from card.train import seed_of
@@ -123,6 +123,7 @@ def rectified(m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return mean, mean * inner * below + within + 1e-12
 
 
+@settings
 class PBPRegressor(NetworkRegressor):
     """A Bayesian network with a Gaussian for every weight.
 
@@ -141,10 +142,8 @@ class PBPRegressor(NetworkRegressor):
     (50,)
     """
 
-    def __init__(
-        self, hidden: Sequence[int] = (50,), epochs: int = 100, random_state: int | None = None
-    ) -> None:
-        self.hidden, self.epochs, self.random_state = hidden, epochs, random_state
+    hidden: Sequence[int] = (50,)
+    epochs: int = 100
 
     def _network(self, n_features, rngs):
         return Posterior((n_features, *self.hidden, 1), rngs)
