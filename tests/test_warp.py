@@ -30,10 +30,16 @@ def test_latents_of_a_heavy_tailed_law_become_normal():
         assert np.mean(np.abs(warped) < norm.ppf(0.5 + level / 2)) == pytest.approx(level, abs=0.01)
 
 
-def test_a_handful_of_rows_changes_next_to_nothing():
-    z = np.linspace(-3, 3, 50)
-    g, _ = Warp.fit(normal_scores(40, scale=0.5))(z)
-    assert g == pytest.approx(z, abs=0.1)
+def test_what_the_company_of_members_changes_is_added_to_what_one_member_says():
+    unseen, alone, together = (normal_scores(100_000, scale) for scale in (1.2, 1.0, 0.9))
+    g, _ = Warp.fit(unseen, alone, together)(np.array([-1.1, 0.55]))
+    assert g == pytest.approx([-1.0, 0.5], abs=0.02)
+
+
+def test_rows_speak_by_their_number_against_the_prior_so_that_a_handful_changes_little():
+    z = np.linspace(-2, 2, 50)
+    g, _ = Warp.fit(normal_scores(40, scale=0.5), prior=500)(z)
+    assert g == pytest.approx(z * 540 / (40 * 0.5 + 500), abs=0.01)
 
 
 def test_the_derivative_is_that_of_the_warp_inside_and_beyond_its_knots():

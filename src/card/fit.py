@@ -36,7 +36,7 @@ from card.train import Progress, Trace, Training, seed_of, train
 from card.warp import Warp
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
-ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
+ENOUGH_TO_WARP, MOST_WARPED = 2500, 5000  # held-out rows that calibrate the flow
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -191,16 +191,22 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
     return model
 
 
-def _warp(model: Model, x: Tensor, f: Tensor, r: Tensor, fitting: Fitting) -> Warp:
+def _warp(model: Model, x: Tensor, f: Tensor, r: Tensor, fitting: Fitting) -> Warp | None:
     """From the residuals that members have not seen, a share of them where there are many."""
     assert model.fold is not None
-    folds = [np.flatnonzero(model.fold == m) for m in range(model.n_members)]
     some = np.random.default_rng(seed_of(fitting.seed, 17))
-    rows = [some.permutation(fold)[: MOST_WARPED // model.n_members] for fold in folds]
-    square = rectangle(rows).to(x.device)
-    z = model.held_out_latents(x[square], f[square], r[square], fitting.schedule, fitting["n_nodes"])
-    each = z.reshape(square.shape)
-    return Warp.fit(np.concatenate([each[m, : len(own)] for m, own in enumerate(rows)]))
+    folds = [some.permutation(np.flatnonzero(model.fold == m)) for m in range(model.n_members)]
+    n = min(MOST_WARPED // model.n_members, *map(len, folds))
+    if n == 0:
+        return None
+    own = torch.from_numpy(np.stack([fold[:n] for fold in folds])).to(x.device)
+    others = own.roll(1, 0)  # a neighbour's rows, which a member has learned from
+
+    def read(how: Callable[..., np.ndarray], rows: Tensor) -> np.ndarray:
+        return how(x[rows], f[rows], r[rows], fitting.schedule, fitting["n_nodes"])
+
+    alone, together = model.latents_alone, model.latents_together
+    return Warp.fit(read(alone, own), read(alone, others), read(together, others.flatten()))
 
 
 def fit_plain(

@@ -141,13 +141,21 @@ class Model:
         return self._decoded(self._residuals(self.context(x, f), schedule, n_nodes, refine), centres)
 
     @torch.no_grad()
-    def held_out_latents(
-        self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int
-    ) -> np.ndarray:
+    def latents_alone(self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int) -> np.ndarray:
         """Where members place residuals r (M, n, 1) of rows x (M, n, D), f (M, n, 1) of their own: (M n,)."""
         alone = replace(self, apart=1.0, warp=None)
         curve = alone._residuals(self.denoiser.context(x, f), schedule, n_nodes)
         return curve.at_own(r.double().cpu())[0].flatten().numpy()
+
+    @torch.no_grad()
+    def latents_together(
+        self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int
+    ) -> np.ndarray:
+        """Where the mixture of members places residuals r (n, 1) of rows x (n, D), f (n, 1): (n,)."""
+        rows, means = (a.expand(self.n_members, -1, -1) for a in (x, f))
+        context = self.denoiser.context(rows, means)
+        cdf = replace(self, warp=None)._residuals(context, schedule, n_nodes).cdf(r.double().cpu())
+        return torch.special.ndtri(cdf.clamp(1e-12, 1.0 - 1e-12)).flatten().numpy()
 
     def _residuals(self, context: Tensor, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
         """The distributions of the residuals of rows of this context."""

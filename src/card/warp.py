@@ -1,14 +1,17 @@
 """What held-out rows say of the latents: a warp that makes them normal.
 
 If the learned flow were right, the latent z = Phi^-1(F(y|x)) of a response that it has not seen would be
-N(0, 1). Let P be the distribution of held-out latents. Then
+N(0, 1). Let q(p) be the quantiles of held-out latents. The monotone g with
 
-    g(z) = Phi^-1(P(Z <= z))
+    g(q(p)) = Phi^-1(p)
 
-makes them normal, and Phi(g(z(y))) is the calibrated CDF. g is known at a few knots, and between them
-by a monotone cubic, so that densities stay continuous; beyond them it is straight. As many rows as `PRIOR`
-speak for g(z) = z. Small tables are not warped at all (`card.fit`): there P is mostly chance, and a single
-member, which is surer than it should be, does not speak for the members' average, which is not.
+makes them normal, and Phi(g(z(y))) is the calibrated CDF. Only one member has not seen a training row, yet all
+of them predict together, and an average of members errs less than each. So the rows are also read by a
+member that has seen them, and by all members together: what the company changes in the quantiles is added to q.
+
+g is known at a few knots, and between them by a monotone cubic, so that densities stay continuous; beyond
+them it is straight. As many rows as `PRIOR` speak for g(z) = z. Small tables are not warped at all (`card.fit`):
+there q is mostly chance.
 """
 
 from __future__ import annotations
@@ -31,11 +34,23 @@ class Warp:
     g: np.ndarray
 
     @classmethod
-    def fit(cls, latents: np.ndarray, prior: float = PRIOR) -> Warp:
-        """The warp of held-out latents (n,)."""
-        z = ndtri(LEVELS)
-        below = np.searchsorted(np.sort(latents), z, side="right")
-        return cls(z, ndtri((below + prior * LEVELS) / (len(latents) + prior)))
+    def fit(
+        cls,
+        unseen: np.ndarray,
+        alone: np.ndarray | None = None,
+        together: np.ndarray | None = None,
+        prior: float = PRIOR,
+    ) -> Warp:
+        """The warp of held-out latents (n,).
+
+        `alone` and `together` are latents of the same rows, seen in training, by one member and by all.
+        """
+        normal = ndtri(LEVELS)
+        q = np.quantile(unseen, LEVELS)
+        if alone is not None and together is not None:
+            q += np.quantile(together, LEVELS) - np.quantile(alone, LEVELS)
+        z = (len(unseen) * q + prior * normal) / (len(unseen) + prior)
+        return cls(np.maximum.accumulate(z) + 1e-6 * np.arange(len(z)), normal)
 
     def __call__(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """g and its derivative at latents z.
