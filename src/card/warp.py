@@ -5,13 +5,13 @@ N(0, 1). Let q(p) be the quantiles of held-out latents. The monotone g with
 
     g(q(p)) = Phi^-1(p)
 
-makes them normal, and Phi(g(z(y))) is the calibrated CDF. Only one member has not seen a training row, yet all
-of them predict together, and an average of members errs less than each. So the rows are also read by a
-member that has seen them, and by all members together: what the company changes in the quantiles is added to q.
+makes them normal, and Phi(g(z(y))) is the calibrated CDF. Only one member has not seen a training row, yet
+all of them predict together, and an average of members errs less than each. So the rows are also read by a
+member that has seen them, and by all members together: what this changes in the quantiles is added to q.
 
 g is known at a few knots, and between them by a monotone cubic, so that densities stay continuous; beyond
-them it is straight. As many rows as `PRIOR` speak for g(z) = z. Small tables are not warped at all (`card.fit`):
-there q is mostly chance.
+them it is straight. As many rows as `PRIOR` speak for g(z) = z. Small tables are not warped at all
+(`card.fit`): there q is mostly chance.
 """
 
 from __future__ import annotations
