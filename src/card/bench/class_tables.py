@@ -26,6 +26,7 @@ COLUMNS = {
 }
 F_ALONE = {"accuracy": "f_accuracy", "nll": "f_nll", "ece": "f_ece", "aurc": "f_aurc"}
 TIMES_100 = ("piw_correct", "piw_incorrect")
+DIGITS = {"aurc": 4, "not_rejected_count": 0}
 RUNS = 10
 V1 = ("", "V1")
 PAPER_NAMES = {
@@ -86,7 +87,7 @@ def _row(name: str, reports: Sequence[Report], fields: dict[str, str]) -> tuple[
             cells.append(NOT_RUN)
             continue
         cell = cell.scaled(100.0) if column in TIMES_100 else cell
-        cells.append(cell.text(4 if column == "aurc" else 2, RUNS))
+        cells.append(cell.text(DIGITS.get(column, 2), RUNS))
     return (name, *cells)
 
 
@@ -117,7 +118,7 @@ def _others(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _quoted_row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
     def text(column: str) -> str:
         cell: Cell | None = quoted(entry.get(column))
-        return NOT_RUN if cell is None else cell.text(0 if column == "not_rejected_count" else 2)
+        return NOT_RUN if cell is None else cell.text(DIGITS.get(column, 2))
 
     return (name, *map(text, COLUMNS))
 
