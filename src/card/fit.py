@@ -36,7 +36,8 @@ from card.train import Progress, Trace, Training, seed_of, train
 from card.warp import Warp
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
-ENOUGH_TO_WARP, MOST_WARPED = 2500, 5000  # held-out rows that calibrate the flow
+ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
+MOST_TOGETHER = 4000  # of them, on which one member is set beside all
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -200,7 +201,7 @@ def _warp(model: Model, x: Tensor, f: Tensor, r: Tensor, fitting: Fitting) -> Wa
     if n == 0:
         return None
     own = torch.from_numpy(np.stack([fold[:n] for fold in folds])).to(x.device)
-    others = own.roll(1, 0)  # a neighbour's rows, which a member has learned from
+    others = own[:, : MOST_TOGETHER // model.n_members].roll(1, 0)  # rows that a member has learned from
 
     def read(how: Callable[..., np.ndarray], rows: Tensor) -> np.ndarray:
         return how(x[rows], f[rows], r[rows], fitting.schedule, fitting["n_nodes"])
