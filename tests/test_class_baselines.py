@@ -61,7 +61,7 @@ QUICK = {"hidden": (16,), "epochs": 15, "batch_size": 32, "lr": 0.03, "n_draws":
 
 def quick(name, **settings):
     """A method that learns from a hundred rows or two; the prior of Gaussian weights is for many more."""
-    own = {"prior_scale": 1.0} if name == "bayes-by-backprop" else {}
+    own = {"prior_scale": 5.0, "start": 0.02} if name == "bayes-by-backprop" else {}
     return CLASSES[name](**{**QUICK, **own, **settings})
 
 
@@ -145,21 +145,21 @@ def test_concrete_dropout_learns_to_keep_a_unit_that_tells_all():
 
 
 def test_the_divergence_of_gaussian_weights_is_that_of_torch():
-    layer = GaussianLinear(4, 3, scale=0.05, rngs=rngs(0, 1))
+    layer = GaussianLinear(4, 3, prior_scale=0.6, start=0.1, rngs=rngs(0, 1))
     with torch.no_grad():
         for rho in layer.rho:
             rho += torch.randn(rho.shape, generator=rngs(5)[0])
     parts = []
-    for mean, scale in zip(layer.mean.parameters(), layer.scales(), strict=True):
-        posterior, prior = distributions.Normal(mean, scale), distributions.Normal(0.0, 0.3)
+    for mean, scale, wide in zip(layer.mean.parameters(), layer.scales(), [0.3, 0.6], strict=True):
+        posterior, prior = distributions.Normal(mean, scale), distributions.Normal(0.0, wide)
         parts.append(distributions.kl_divergence(posterior, prior).flatten(1).sum(1))
-    torch.testing.assert_close(layer.divergence(0.3), sum(parts))
+    torch.testing.assert_close(layer.divergence(), sum(parts))
 
 
 @pytest.mark.parametrize("common", [True, False])
 def test_outputs_of_gaussian_weights_have_the_moments_of_their_law(common):
     """Weights drawn for all rows, and outputs drawn for each row: the same law."""
-    layer, h = GaussianLinear(3, 2, scale=0.4, rngs=rngs()), torch.tensor([1.0, -2.0, 0.5])
+    layer, h = GaussianLinear(3, 2, 1.0, 0.4, rngs()), torch.tensor([1.0, -2.0, 0.5])
     with torch.no_grad():
         if common:
             chance = rngs(1)
@@ -167,7 +167,7 @@ def test_outputs_of_gaussian_weights_have_the_moments_of_their_law(common):
         else:
             out = layer(h.expand(1, 4000, 3), rngs(1))[0]
         mean = layer.mean(h[None, None])[0, 0]
-        variance = 0.4**2 * (h.square().sum() + 1)
+        variance = 0.4**2 * (h.square().sum() / 3 + 1)
     assert (out.mean(0) - mean).abs().max() < 4 * (variance / 4000) ** 0.5
     torch.testing.assert_close(out.var(0), variance.expand(2), rtol=0.1, atol=0)
 
@@ -280,6 +280,7 @@ def test_draws_average_to_the_probabilities(learned):
 def test_draws_differ_where_there_is_chance(name):
     X, y = rings(60)
     draws = quick(name, epochs=1).fit(X, y).sample_proba(X, n_draws=5)
+    assert draws.shape == (5, 60, 3)
     assert (np.ptp(draws, axis=0).max() == 0) == (name in WITHOUT_CHANCE)
 
 

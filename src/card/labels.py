@@ -42,7 +42,7 @@ def encode_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
 def as_labels(y: Any) -> np.ndarray:
     """(N,) labels; a list of tuples stays a list of tuples."""
     if y is None:
-        raise ValueError("This CARDClassifier requires y to be passed, but the target y is None.")
+        raise ValueError("This classifier requires y to be passed, but the target y is None.")
     if isinstance(y, list) and y and any(isinstance(label, tuple | frozenset) for label in y):
         return _array(y)
     return column_or_1d(y, warn=True)

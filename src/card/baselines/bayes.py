@@ -5,6 +5,9 @@ and the prior N(0, s_0^2); their divergence is
 
     sum over weights of log(s_0 / s) + (s^2 + m^2) / (2 s_0^2) - 1/2.
 
+s_0 falls with the root of the number of a layer's inputs, so that under the prior its outputs are as large as
+they: a weight that is of no use may then stay at its prior, at no cost and doing little harm.
+
 The authors draw the weights once a batch, and estimate the divergence from a prior of two Gaussians. Here it
 is exact, and while training each row has a draw of its own: given its inputs h a layer's output is Gaussian,
 with mean h m and variance h^2 s^2 (Kingma, Salimans and Welling 2015): the same expectation, with less noise.
@@ -29,11 +32,15 @@ from card.nn import Linear, affine, normal
 class GaussianLinear(nn.Module):
     """M affine maps whose weights and biases are independent Gaussians: (M, B, I) -> (M, B, O)."""
 
-    def __init__(self, n_in: int, n_out: int, scale: float, rngs: Sequence[Generator]) -> None:
+    def __init__(
+        self, n_in: int, n_out: int, prior_scale: float, start: float, rngs: Sequence[Generator]
+    ) -> None:
         super().__init__()
         self.mean = Linear(n_in, n_out, rngs)
-        rho = scale + math.log(-math.expm1(-scale))  # softplus(rho) = scale
-        self.rho = nn.ParameterList([torch.full_like(m, rho) for m in self.mean.parameters()])
+        self.priors = (prior_scale / math.sqrt(n_in), prior_scale)  # of weights, of biases
+        scales = [inverse_softplus(start * prior) for prior in self.priors]
+        pairs = zip(self.mean.parameters(), scales, strict=True)
+        self.rho = nn.ParameterList([torch.full_like(mean, rho) for mean, rho in pairs])
 
     def scales(self) -> list[Tensor]:
         """Standard deviations of the weights (M, I, O) and of the biases (M, 1, O)."""
@@ -49,10 +56,10 @@ class GaussianLinear(nn.Module):
         variance = affine(bias_scale.square(), x.square(), scale.square())
         return self.mean(x) + variance.sqrt() * normal(rngs, *variance.shape[1:]).to(x)
 
-    def divergence(self, prior_scale: float) -> Tensor:
-        """Of the posterior from N(0, prior_scale^2), summed over weights and biases, (M,)."""
-        pairs = zip(self.mean.parameters(), self.scales(), strict=True)
-        return sum((gaussian_divergence(m, s, prior_scale) for m, s in pairs), torch.zeros(()))
+    def divergence(self) -> Tensor:
+        """Of the posterior from the prior, summed over weights and biases, (M,)."""
+        parts = zip(self.mean.parameters(), self.scales(), self.priors, strict=True)
+        return torch.stack([gaussian_divergence(*part) for part in parts]).sum(0)
 
 
 class MeanFieldMLP(nn.Module):
@@ -61,11 +68,12 @@ class MeanFieldMLP(nn.Module):
     layers: Any  # a list of GaussianLinear
 
     def __init__(
-        self, sizes: Sequence[int], scale: float, prior_scale: float, rngs: Sequence[Generator]
+        self, sizes: Sequence[int], prior_scale: float, start: float, rngs: Sequence[Generator]
     ) -> None:
         super().__init__()
-        self.prior_scale = prior_scale
-        self.layers = nn.ModuleList(GaussianLinear(i, o, scale, rngs) for i, o in pairwise(sizes))
+        self.layers = nn.ModuleList(
+            GaussianLinear(i, o, prior_scale, start, rngs) for i, o in pairwise(sizes)
+        )
 
     def forward(self, x: Tensor, rngs: Sequence[Generator], common: bool = False) -> Tensor:
         for i, layer in enumerate(self.layers):
@@ -74,7 +82,11 @@ class MeanFieldMLP(nn.Module):
 
     def divergence(self) -> Tensor:
         """Of the posterior of all weights from their prior, (M,)."""
-        return torch.stack([layer.divergence(self.prior_scale) for layer in self.layers]).sum(0)
+        return torch.stack([layer.divergence() for layer in self.layers]).sum(0)
+
+
+def inverse_softplus(value: float) -> float:
+    return value + math.log(-math.expm1(-value))
 
 
 def gaussian_divergence(mean: Tensor, scale: Tensor, prior_scale: float) -> Tensor:
@@ -90,9 +102,9 @@ class BayesByBackpropClassifier(NetworkClassifier):
     Parameters
     ----------
     prior_scale
-        Standard deviation of the weights' prior.
-    initial_scale
-        Standard deviation of the weights' posterior to start from.
+        Standard deviation of the weights' prior, times the root of the number of a layer's inputs.
+    start
+        Standard deviation of the posterior to start from, as a share of the prior's.
 
     Examples
     --------
@@ -103,12 +115,12 @@ class BayesByBackpropClassifier(NetworkClassifier):
     (20, 50, 2)
     """
 
-    prior_scale: float = 0.1
-    initial_scale: float = 0.01
+    prior_scale: float = 1.0
+    start: float = 0.3
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_positive(prior_scale=self.prior_scale, initial_scale=self.initial_scale)
+        check_positive(prior_scale=self.prior_scale, start=self.start)
 
     def _network(self, sizes, rngs):
-        return MeanFieldMLP(sizes, self.initial_scale, self.prior_scale, rngs)
+        return MeanFieldMLP(sizes, self.prior_scale, self.start, rngs)

@@ -163,7 +163,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self, "network_")
         n_draws = check_n_draws(self.n_draws if n_draws is None else n_draws, at_least=2)
         for block in torch.from_numpy(self._rows(X)).double().split(ROWS):
-            yield self._passes(block, n_draws if self.drawn else 2).numpy()
+            passes = self._passes(block, n_draws if self.drawn else 1)
+            yield passes.expand(n_draws, -1, -1).numpy()
 
     @torch.no_grad()
     def _passes(self, x: Tensor, n_draws: int) -> Tensor:
