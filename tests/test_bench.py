@@ -31,9 +31,12 @@ from card.bench.meter import Meter
 from card.bench.render import Table, render
 from card.bench.reports import append, identity, read, repair
 from card.bench.shelf import Clock, digest
+from card.bench.snapshots import Snapshots, _as_of
 from card.bench.spec import narrow
 from card.bench.summary import Cell, paper, summarise
 from card.checkpoint import write_atomically
+from card.classifier import CARDClassifier
+from card.datasets import Images
 from card.distribution import Draws
 from card.metrics import crps, nll_paper
 
@@ -896,11 +899,50 @@ def test_the_chain_of_the_papers_recipe_is_heard_from_noise_to_response(tmp_path
     assert figures.draw("reverse", tmp_path, tmp_path)
 
 
-def test_q_q_and_efficiency_figures_are_drawn_from_what_classification_reports():
-    rng = np.random.default_rng(0)
-    assert figures.t_test_qq({"cifar10": rng.normal(size=(4, 100))}).axes
-    curves = {"prior N(f(x), I)": np.array([[0, 10.0], [10, 90.0]]), "prior N(0, I)": np.array([[0, 10.0]])}
-    assert len(figures.efficiency(curves).axes[0].lines) == 2
+def test_q_q_plots_and_curves_are_kept_of_classifiers_and_drawn(tmp_path, monkeypatch):
+    def load(name: str) -> Images:
+        rng = np.random.default_rng(0)
+        y = rng.integers(2, size=120)
+        X = (100 * y[:, None, None, None] + rng.integers(100, size=(120, 1, 8, 8))).astype(np.uint8)
+        return Images(name, X[:80], y[:80], X[80:], y[80:], ("a", "b"))
+
+    monkeypatch.setattr("card.datasets.load_image", load)
+    short = {"epochs": 20, "n_steps": 20, "beta_T": 0.5, "mean_epochs": 1, "batch_size": 40, "width": 8}
+    short |= {"mean_batch_size": 40, "encoder": "linear", "mean": "mlp", "n_draws": 30}
+    raw = load_raw("priors")
+    raw = {**raw, "overrides": [{"set": short}]}
+    runner.run(build("priors", raw), tmp_path)
+    reports_ = read(tmp_path / "priors.jsonl")
+    for one in reports_:
+        assert [epoch for epoch, _ in one["curve"]] == list(range(2, 21, 2))
+        assert all(0 <= accuracy <= 100 for _, accuracy in one["curve"])
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"claims"}
+    assert [path.name for path in figures.draw("efficiency", tmp_path, tmp_path)] == [
+        "efficiency-noisy_mnist.png",
+        "efficiency-noisy_mnist.svg",
+    ]
+    (tmp_path / "priors.jsonl").rename(tmp_path / "classification.jsonl")
+    for path in (tmp_path / "arrays").iterdir():
+        with np.load(path) as kept:
+            assert kept["differences"].shape == (16, 30)
+        path.rename(path.with_name(path.name.replace("priors", "classification")))
+    assert figures.draw("qq", tmp_path, tmp_path)[0].name == "qq-noisy_mnist.png"
+
+
+def test_the_last_state_of_a_fit_without_averages_is_the_fitted_network(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(40, 1, 4, 4)).astype(np.float32), np.arange(40) % 2
+    short = {"epochs": 4, "n_steps": 10, "beta_T": 0.5, "mean_epochs": 1, "batch_size": 8, "width": 4}
+    model = CARDClassifier.from_recipe("paper", **short, ema=1e-9, random_state=0, n_draws=2)
+    model.set_params(checkpoint_path=str(tmp_path / "fit"))
+    unit = build("x", {"kind": "image", "datasets": ["cifar10"], "seeds": "0"}).units()[0]
+    kept = Snapshots(tmp_path, unit)
+    with kept.watching(model):
+        model.fit(X, y)
+    assert len(list(kept.folder.iterdir())) == 4
+    other = _as_of(model, kept.folder / "4.safetensors")
+    assert np.allclose(other.sample(X, 3, random_state=0), model.sample(X, 3, random_state=0), atol=1e-5)
+    early = _as_of(model, kept.folder / "1.safetensors")
+    assert not np.allclose(early.sample(X, 3, random_state=0), model.sample(X, 3, random_state=0), atol=1e-2)
 
 
 def test_narrowing_checks_anew(experiment):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,10 @@ from typing import Any
 import numpy as np
 
 from card.bench.kinds import Data
+from card.checkpoint import write_atomically
+from card.confidence import qq_differences
+
+QQ_ROWS = 16
 
 
 def scatter(prediction: Mapping[str, Any], data: Data, seed: int) -> dict[str, np.ndarray]:
@@ -30,6 +33,18 @@ def scatter(prediction: Mapping[str, Any], data: Data, seed: int) -> dict[str, n
     return {name: np.asarray(value, dtype=np.float32) for name, value in {**arrays, "shares": shares}.items()}
 
 
+def differences(estimator: Any, data: Data, seed: int) -> dict[str, np.ndarray]:
+    """Of some test rows, the differences over draws between the two leading probabilities, for Q-Q plots.
+
+    Nothing of a classifier that does not draw prototypes.
+    """
+    if not hasattr(estimator, "tau_"):
+        return {}
+    rows = np.linspace(0, len(data.y_test) - 1, min(QQ_ROWS, len(data.y_test))).round().astype(int)
+    draws = estimator.sample(data.X_test[rows], estimator.n_draws, random_state=seed)
+    return {"differences": qq_differences(draws, estimator.tau_).ordered.T.astype(np.float32)}
+
+
 def array_path(results: Path, report: Mapping[str, Any], stem: str) -> Path:
     """Where the arrays of a report are kept: results/arrays/<report file>-<unit>.npz."""
     index = report.get("split", report.get("seed"))
@@ -44,15 +59,9 @@ def _safe(name: str) -> str:
 
 def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write the arrays so that the file is either whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue())
 
 
 def load(path: Path) -> dict[str, np.ndarray] | None:

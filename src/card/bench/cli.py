@@ -280,7 +280,7 @@ def page(
 @app.command()
 @told_in_one_line
 def figure(
-    name: Annotated[str, typer.Argument(help="One of those that `card bench list` names.")],
+    name: Annotated[str, typer.Argument(help="One of those that `card bench list` names, or all.")],
     out: Annotated[Path, typer.Option(help="Folder to write PNG and SVG into.")] = Path("figures"),
     recipe: Annotated[str, typer.Option(help="modern or paper; the first found if not given.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="From the reports of `run --quick`.")] = False,
@@ -289,10 +289,16 @@ def figure(
     """Draw a figure of the paper from the reports and arrays kept here."""
     from card.bench.figures import FIGURES, draw
 
-    if name not in FIGURES:
+    if name not in (*FIGURES, "all"):
         raise unknown("figure", name, FIGURES)
-    for path in draw(name, results / "quick" if quick else results, out, recipe):
-        typer.echo(str(path))
+    for each in FIGURES if name == "all" else [name]:
+        try:
+            for path in draw(each, results / "quick" if quick else results, out, recipe):
+                typer.echo(str(path))
+        except BenchError as error:
+            if name != "all":
+                raise
+            say(f"card bench: {error}")
 
 
 def main() -> None:

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 
 from card.bench import chain, class_score, environment, score
-from card.bench.arrays import scatter
+from card.bench.arrays import differences, scatter
 from card.bench.errors import DataNotAvailable
 from card.bench.kinds import KINDS, Data
 from card.bench.methods import Method, find_method
 from card.bench.reports import Report
 from card.bench.shelf import Clock, Fitted, Shelf, digest
+from card.bench.snapshots import Snapshots, watching
 from card.bench.spec import Unit
 
 INCIDENTAL = ("checkpoint_path", "verbose", "n_jobs", "device")
@@ -58,10 +59,11 @@ def execute(units: Sequence[Unit], checkpoints: Path | None = None) -> Iterator[
         yield from [_failure(unit, error) for unit in units]
         return
     for unit, rows, one in zip(units, data, fitted, strict=True):
-        outcome = _outcome(unit, rows, one)
+        outcome = _outcome(unit, rows, one, checkpoints)
         yield outcome
         if checkpoints is not None and outcome.report is not None:
             Shelf(checkpoints).drop(unit)
+            Snapshots(checkpoints, unit).clear()
 
 
 def _failure(unit: Unit, error: Exception) -> Outcome:
@@ -69,11 +71,13 @@ def _failure(unit: Unit, error: Exception) -> Outcome:
     return Outcome(unit, error=reason, details="".join(traceback.format_exception(error)))
 
 
-def _outcome(unit: Unit, data: Data, fitted: Fitted) -> Outcome:
+def _outcome(unit: Unit, data: Data, fitted: Fitted, checkpoints: Path | None) -> Outcome:
     """Of scoring a fitted unit; a failure here is that of no other unit."""
     try:
         report, arrays = _assess(unit, fitted.estimator, data, fitted.seconds)
         report["config"] = _config(unit, fitted.estimator, data, fitted.together)
+        if "curve" in unit.arrays and checkpoints is not None:
+            report["curve"] = Snapshots(checkpoints, unit).curve(fitted.estimator, data)
     except Exception as error:
         return _failure(unit, error)
     return Outcome(unit, report=report, arrays=arrays)
@@ -96,7 +100,8 @@ def _fit_anew(units: Sequence[Unit], data: Sequence[Data], checkpoints: Path | N
     spent, folder = 0.0, None if checkpoints is None else checkpoints / digest(units)
     if folder is not None and _keep_checkpoints(estimators, folder):
         spent = Clock(folder).start()
-    _, seconds = score.timed(lambda: _fit(method, estimators, data))
+    with watching(units[0], estimators[0], checkpoints):
+        _, seconds = score.timed(lambda: _fit(method, estimators, data))
     share, together = (spent + seconds) / len(units), len(units)
     fitted = {u: Fitted(e, share, together) for u, e in zip(units, estimators, strict=True)}
     if checkpoints is not None and folder is not None:
@@ -134,7 +139,8 @@ def _assess(
 ) -> tuple[Report, Mapping[str, np.ndarray]]:
     if KINDS[unit.kind].task == "classification":
         part, seconds = class_score.assessed(estimator, data, unit.dataset)
-        return _report(unit, seconds_fit, seconds, part), {}
+        kept = differences(estimator, data, unit.seed) if "differences" in unit.arrays else {}
+        return _report(unit, seconds_fit, seconds, part), kept
     prediction, seconds = score.timed(lambda: score.predicted(estimator, data.X_test, data.y_test))
     part = {"metrics": score.regression(prediction, data)}
     f_alone = score.mean_model(estimator, data)

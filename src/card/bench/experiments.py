@@ -16,7 +16,7 @@ An experiment file holds
     set = { batch_size = 32 }         # the method's own parameters; "none" stands for None
 
     [[arrays]]                        # optional: small arrays kept for the figures
-    keep = "scatter"                  # scatter | chain | reverse
+    keep = "scatter"                  # scatter | chain | reverse; curve, for images
     dataset = "boston"                # where it applies: any of dataset, recipe
     all = true                        # of every split; of the first only if not said
 
@@ -66,7 +66,7 @@ KEYS: dict[str, tuple[type, ...]] = {
 }
 WORDS = {str: "text", list: "a list", int: "a number", bool: "true or false", dict: "a table"}
 OVERRIDE_KEYS = ("dataset", "method", "recipe", "set")
-KEEPS = ("scatter", "chain", "reverse")
+KEEPS = {"regression": ("scatter", "chain", "reverse"), "classification": ("curve",)}
 KEEP_KEYS = ("keep", "dataset", "recipe", "all")
 VARIANT_KEYS = ("name", "set")
 RESCORE_KEYS = ("name", "dataset", "recipe", "set")
@@ -195,9 +195,9 @@ def _override(entry: Any, kind: Kind, source: str) -> Override:
 
 
 def _keep(entry: Any, kind: Kind, source: str) -> Keep:
-    if not isinstance(entry, Mapping) or entry.get("keep") not in KEEPS:
+    if not isinstance(entry, Mapping) or entry.get("keep") not in KEEPS[kind.task]:
         found = entry.get("keep") if isinstance(entry, Mapping) else entry
-        raise unknown("arrays.keep", found, KEEPS, source)
+        raise unknown("arrays.keep", found, KEEPS[kind.task], source)
     _check_names(entry, KEEP_KEYS, "arrays", source)
     _check_place(entry, kind, source)
     return Keep(**entry)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, np.ndarray]
 MULTIMODAL = ("inverse_sinusoidal", "eight_gaussians", "full_circle")
+ROUND = ("eight_gaussians", "full_circle")
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -66,15 +67,58 @@ def toy_scatter(toys: Mapping[str, Arrays]) -> Figure:
     """Test rows and one draw for each; the central 95 % where the law has one mode."""
     figure, axes = panels(len(toys), 4)
     for ax, (name, a) in zip(axes, toys.items(), strict=True):
+        _mixed_points(ax, a["x"], {"y": a["y"], "draw": a["draw"]})
         if name not in MULTIMODAL:
             order = np.argsort(a["x"])
-            lower, upper = (_smooth(a[side][order]) for side in ("lower", "upper"))
-            ax.fill_between(a["x"][order], lower, upper, color=SKY, alpha=0.35, lw=0, label="95 % interval")
-        ax.plot(a["x"], a["y"], ".", ms=2.2, color=INK, alpha=0.5, mew=0, label="test rows")
-        ax.plot(a["x"], a["draw"], ".", ms=2.2, color=VERMILION, alpha=0.5, mew=0, label="one draw each")
+            x, lower, upper = (values[:: max(1, len(order) // 200)] for values in _interval(a, order))
+            ax.fill_between(x, lower, upper, color=SKY, alpha=0.3, lw=0, zorder=0)
+            for side in (lower, upper):
+                ax.plot(x, side, color=BLUE, lw=1.0)
+        elif name in ROUND:
+            ax.set_aspect("equal", adjustable="datalim")
         ax.set_title(TOYS.get(name, name))
-    _shared_legend(figure, axes[0])
+    _outer_labels(axes, 4, "x", "y")
+    _legend(figure, {"test rows": INK, "one draw each": VERMILION, "central 95 % of the draws": BLUE})
     return figure
+
+
+def _interval(a: Arrays, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x, and the smooth borders of the interval, in this order of rows."""
+    return a["x"][order], _smooth(a["lower"][order]), _smooth(a["upper"][order])
+
+
+def _outer_labels(axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
+    """Names of the axes, on the panels of the first column and of the last row."""
+    for i, ax in enumerate(axes):
+        if i + columns >= len(axes):
+            ax.set_xlabel(x)
+        if i % columns == 0:
+            ax.set_ylabel(y)
+
+
+def _mixed_points(ax: Axes, x: np.ndarray, kinds: Mapping[str, np.ndarray], most: int = 1000) -> None:
+    """Two clouds drawn point by point in turn, so that neither hides the other."""
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(x))[:most]
+    colours = np.repeat([INK, VERMILION], len(rows))
+    both = np.concatenate([values[rows] for values in kinds.values()])
+    order = rng.permutation(len(both))
+    ax.scatter(
+        np.tile(x[rows], 2)[order], both[order], s=3.5, c=colours[order], alpha=0.7, lw=0, rasterized=True
+    )
+
+
+def _legend(figure: Figure, entries: Mapping[str, str]) -> None:
+    """Names of colours: dots for points, a line where the name speaks of draws as a whole."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [], [], color=colour, lw=2 if "central" in name else 0, marker="" if "central" in name else "o"
+        )
+        for name, colour in entries.items()
+    ]
+    figure.legend(handles, list(entries), loc="outside lower center", ncols=len(entries), markerscale=0.7)
 
 
 def _smooth(values: np.ndarray, window: int = 9) -> np.ndarray:
@@ -97,9 +141,11 @@ def coverage_bins(toys: Mapping[str, Arrays]) -> Figure:
         ax.axhspan(0.1 - noise, 0.1 + noise, color=PALE, lw=0, label="95 % of perfect forecasters")
         ax.bar(np.arange(1, 11), shares, color=BLUE, width=0.8, label="share of rows")
         ax.axhline(0.1, color=INK, lw=0.8, ls="--")
-        ax.set(xticks=[1, 5, 10], ylim=(0, max(0.16, 1.05 * shares.max())))
-        ax.set_title(f"{TOYS.get(name, name)}, QICE {100 * np.abs(shares - 0.1).mean():.2f} %")
-    axes[0].set(xlabel="quantile interval", ylabel="share of rows")
+        ax.set(xticks=[1, 5, 10], ylim=(0, max(0.17, 1.2 * shares.max())))
+        ax.set_title(TOYS.get(name, name))
+        text = f"QICE {100 * np.abs(shares - 0.1).mean():.2f} %"
+        ax.text(0.98, 0.97, text, transform=ax.transAxes, ha="right", va="top", fontsize=8)
+    _outer_labels(axes, 4, "quantile interval", "share of test rows")
     _shared_legend(figure, axes[0])
     return figure
 
@@ -108,7 +154,7 @@ def chain_samples(a: Arrays, title: str) -> Figure:
     """q (top) and p (bottom) through time, from the response to noise.
 
     Against x where there is one covariate; against the number of the test row otherwise, in the
-    order of the responses.
+    order of the responses, which are then drawn over the first panel of p.
     """
     times = a["times"]
     figure, axes = panels(2 * len(times), len(times), width=1.9, height=1.9)
@@ -117,23 +163,23 @@ def chain_samples(a: Arrays, title: str) -> Figure:
     low, high = np.quantile(every, [0.001, 0.999])
     for j, t in enumerate(times):
         top, bottom = axes[j], axes[len(times) + j]
-        top.plot(x, a["q"][j], ".", ms=size, mew=0, color=INK, alpha=0.6)
-        if j == 0 and _is_toy(a):
-            bottom.plot(x, a["y"], ".", ms=1.3 * size, mew=0, color=INK, alpha=0.8)
-        places = np.broadcast_to(x, a["p"][j].shape)
-        bottom.plot(places.ravel(), a["p"][j].ravel(), ".", ms=2.0, mew=0, color=VERMILION, alpha=0.4)
-        if j == 0 and not _is_toy(a):  # few rows among many draws: on top of them
-            bottom.plot(x, a["y"], ".", ms=size, mew=0, color=INK)
+        _points(top, x, a["q"][j], INK, size, 0.6)
+        _points(bottom, np.broadcast_to(x, a["p"][j].shape).ravel(), a["p"][j].ravel(), VERMILION, 2.0, 0.5)
+        if j == 0 and not _is_toy(a):
+            _points(bottom, x, a["y"], INK, size, 1.0)
         top.set_title(f"t = {t}")
         for ax in (top, bottom):
             ax.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
             ax.tick_params(labelleft=j == 0, labelbottom=ax is bottom)
-    if not _is_toy(a):
-        axes[len(times)].set_xlabel("test rows by response")
-    axes[0].set_ylabel("forward, q")
-    axes[len(times)].set_ylabel("reverse, p")
-    figure.suptitle(title)
+    figure.supxlabel("x" if _is_toy(a) else "test rows in the order of their responses", fontsize=9)
+    axes[0].set_ylabel("q, forward \u2192")
+    axes[len(times)].set_ylabel("p, reverse \u2190")
+    figure.suptitle(title if _is_toy(a) else f"{title} (black over p: the responses)")
     return figure
+
+
+def _points(ax: Axes, x: np.ndarray, y: np.ndarray, colour: str, size: float, alpha: float) -> None:
+    ax.plot(x, y, ".", ms=size, mew=0, color=colour, alpha=alpha, rasterized=True)
 
 
 def _is_toy(a: Arrays) -> bool:
@@ -157,35 +203,40 @@ def reverse_metrics(splits: Sequence[Arrays]) -> Figure:
     for ax, (name, title) in zip(axes, titles.items(), strict=True):
         values = np.stack([split[name] for split in splits])
         for split in values:
-            ax.plot(times, split, color=GREY, lw=0.5, alpha=0.4)
+            ax.plot(times, split, color=GREY, lw=0.6, alpha=0.6)
         ax.plot(times, values.mean(axis=0), color=BLUE, lw=1.8)
         if name == "picp":
             ax.axhline(95, color=INK, lw=0.8, ls="--")
         ax.set(xlim=(times.max(), 0), xlabel="t", title=title)
-    figure.suptitle(f"Boston, mean of {len(splits)} splits (thin lines: each split)")
+    figure.suptitle(f"Boston, mean of {len(splits)} splits (thin lines: each split; dashed: 95 %)")
     return figure
 
 
-def t_test_qq(differences: Mapping[str, np.ndarray]) -> Figure:
-    """Standardised differences between the two leading classes over draws, against a Gaussian's."""
-    figure, axes = panels(len(differences), min(4, len(differences)))
-    for ax, (name, rows) in zip(axes, differences.items(), strict=True):
-        levels = norm.ppf((np.arange(rows.shape[1]) + 0.5) / rows.shape[1])
-        for row in rows[:8]:
-            spread = row.std() or 1.0
-            ax.plot(levels, np.sort((row - row.mean()) / spread), ".", ms=2.5, mew=0, color=BLUE, alpha=0.5)
-        ax.plot([-3, 3], [-3, 3], color=INK, lw=0.8, ls="--")
-        ax.set(xlabel="Gaussian quantile", title=name)
-    axes[0].set_ylabel("difference, standardised")
+def t_test_qq(rows: np.ndarray, title: str) -> Figure:
+    """Standardised differences between the two leading classes over draws, a panel for each test row."""
+    figure, axes = panels(len(rows), 8, width=1.15, height=1.25)
+    levels = norm.ppf((np.arange(rows.shape[1]) + 0.5) / rows.shape[1])
+    for ax, row in zip(axes, rows, strict=True):
+        ordered = np.sort((row - row.mean()) / (row.std() or 1.0))
+        ax.plot([-3.2, 3.2], [-3.2, 3.2], color=INK, lw=0.8, ls="--")
+        _points(ax, levels, ordered, BLUE, 4.0, 0.8)
+        ax.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), xticks=[-2, 0, 2], yticks=[-2, 0, 2])
+        ax.tick_params(labelsize=7)
+        ax.label_outer()
+    figure.supxlabel("quantile of a Gaussian", fontsize=9)
+    figure.supylabel("difference, standardised", fontsize=9)
+    figure.suptitle(f"{title}: probability of the first class less the second, over draws", fontsize=10)
     return figure
 
 
-def efficiency(curves: Mapping[str, np.ndarray]) -> Figure:
+def efficiency(curves: Mapping[str, np.ndarray], title: str) -> Figure:
     """Accuracy of one draw against epochs, for the two priors; a curve is (points, 2)."""
     figure, (ax,) = panels(1, 1, width=4.2, height=3.0)
-    for (name, curve), colour, mark in zip(curves.items(), (BLUE, VERMILION, GREY), "osv", strict=False):
-        ax.plot(curve[:, 0], curve[:, 1], color=colour, marker=mark, ms=4, label=name)
-    ax.set(xlabel="epochs", ylabel="accuracy of one draw, %")
+    styles = zip((BLUE, VERMILION), "os", ("-", "--"), strict=True)
+    for (name, curve), (colour, mark, line) in zip(curves.items(), styles, strict=False):
+        ax.plot(curve[:, 0], curve[:, 1], color=colour, marker=mark, ms=5, ls=line, label=name)
+    ax.set(xlabel="epochs", ylabel="accuracy of one draw, %", title=title)
+    ax.set_xlim(left=0)
     ax.legend()
     return figure
 
@@ -225,22 +276,44 @@ def _make_reverse(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure
 
 
 def _make_qq(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure]:
-    kept = {report["dataset"]: a["differences"] for report, a in found if "differences" in a}
-    return {"qq": t_test_qq(kept)} if kept else {}
+    first: dict[str, np.ndarray] = {}
+    for report, kept in found:
+        if "differences" in kept and report.get("variant", "") in ("", "V1"):
+            first.setdefault(report["dataset"], kept["differences"])
+    return {f"qq-{name}": t_test_qq(rows, _image_title(name)) for name, rows in first.items()}
 
 
 PRIOR_NAMES = {"V1": "prior N(f(x), I)", "V3": "prior N(0, I)"}
 
 
 def _make_efficiency(found: Sequence[tuple[Report, Arrays]]) -> Mapping[str, Figure]:
-    curves: dict[str, list[Any]] = {}
+    """One figure for each data set, curves averaged over seeds."""
+    runs: dict[str, dict[str, list[Any]]] = {}
     for report, _ in found:
         if report.get("curve") and report.get("variant") in PRIOR_NAMES:
-            curves.setdefault(PRIOR_NAMES[report["variant"]], []).append(report["curve"])
-    mean = {name: np.mean(np.array(runs, dtype=float), axis=0) for name, runs in curves.items()}
-    return {"efficiency": efficiency(mean)} if mean else {}
+            name = PRIOR_NAMES[report["variant"]]
+            runs.setdefault(report["dataset"], {}).setdefault(name, []).append(report["curve"])
+    return {
+        f"efficiency-{dataset}": efficiency(
+            {name: np.mean(np.array(by_prior[name], dtype=float), axis=0) for name in sorted(by_prior)[::-1]},
+            _image_title(dataset),
+        )
+        for dataset, by_prior in runs.items()
+    }
 
 
+def _image_title(dataset: str) -> str:
+    return IMAGE_TITLES.get(dataset, dataset)
+
+
+IMAGE_TITLES = {
+    "noisy_mnist": "Noisy MNIST",
+    "fashion_mnist": "FashionMNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "imagenet100": "ImageNet-100",
+    "imagenet": "ImageNet",
+}
 FIGURES = {
     "toys": FigureEntry("the eight toy scatters", ("toy.jsonl",), "card bench run toy", _make_toys),
     "coverage": FigureEntry("coverage by bins, toys", ("toy.jsonl",), "card bench run toy", _make_coverage),
@@ -264,8 +337,8 @@ FIGURES = {
     ),
     "efficiency": FigureEntry(
         "training efficiency of the two priors",
-        ("classification.jsonl",),
-        "card bench run classification",
+        ("priors.jsonl",),
+        "card bench run priors",
         _make_efficiency,
         needs_arrays=False,
     ),

@@ -37,6 +37,8 @@ class Kind:
     """(data set, split or seed, recipe) -> data."""
     joins: Literal["splits", "data sets", "nothing"] = "nothing"
     """What has one shape, and may therefore be fitted together where the settings are equal."""
+    arrays: tuple[str, ...] = ()
+    """Arrays that are kept of the first seed, whatever an experiment says."""
 
     def rows(self, dataset: str) -> int:
         return self.datasets[dataset][0]
@@ -118,6 +120,13 @@ KINDS = {
     for kind in (
         Kind("uci", "split", "regression", UCI, _load_uci, "splits"),
         Kind("toy", "seed", "regression", dict.fromkeys(TOYS, (10240, None)), _load_toy, "data sets"),
-        Kind("image", "seed", "classification", {k: (n, None) for k, n in IMAGES.items()}, _load_image),
+        Kind(
+            "image",
+            "seed",
+            "classification",
+            {name: (rows, None) for name, rows in IMAGES.items()},
+            _load_image,
+            arrays=("differences",),
+        ),
     )
 }

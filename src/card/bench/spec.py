@@ -142,6 +142,7 @@ class Experiment:
         settings.update(changes)
         first = index == (self.indices or (0,))[0]
         arrays = tuple(rule.keep for rule in self.arrays if rule.applies(dataset, recipe, first))
+        arrays += KINDS[self.kind].arrays if first else ()
         rescore = tuple((one.name, one.set) for one in self.rescore if one.applies(dataset, recipe))
         overrides = tuple(sorted(settings.items()))
         return Unit(self.kind, dataset, index, method, recipe, variant, overrides, arrays, rescore)
