@@ -1,8 +1,8 @@
 """Four commands from a file to calibrated predictions; what goes wrong is told in one line."""
 
-import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,24 +14,11 @@ import pandas as pd
 import pytest
 from houses import QUICK_OPTIONS, houses
 from labels import Labels
+from shell import predicted, run
 from typer.testing import CliRunner
 
 import card
 from card.cli import app
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, (result.output, result.exception)
-    if code == 1:
-        assert result.stderr.startswith("card: ")
-        assert result.stderr.count("\n") == 1
-        assert "Traceback" not in result.stderr
-    return result
-
-
-def predicted(*arguments):
-    return pd.read_csv(io.StringIO(run("predict", *arguments).stdout))
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +83,12 @@ def test_several_targets_are_predicted_side_by_side(tmp_path):
     table = predicted(tmp_path / "m.card", tmp_path / "h.csv", "--quantiles=0.5")
     assert list(table) == ["price_mean", "price_q0.5", "rent_mean", "rent_q0.5"]
     assert "rent" in run("evaluate", tmp_path / "m.card", tmp_path / "h.csv").stdout
+    out = tmp_path / "row.png"
+    said = run("explain", tmp_path / "m.card", tmp_path / "h.csv", "--row=2", "--out", out, "--json").stdout
+    facts = json.loads(said)
+    assert facts["rent"]["mean"] == pytest.approx(table["rent_mean"][1], rel=1e-4)
+    assert facts["price"]["observed"] == frame["price"][1]
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_response_of_labels_is_classified_from_fit_to_report(tmp_path):
@@ -235,9 +228,18 @@ def test_predicted_classes_have_the_promised_columns(ripe):
 
 def test_classes_are_evaluated_explained_and_reported(ripe, tmp_path):
     said = json.loads(run("evaluate", "model", ripe, "--json").stdout)["targets"]["ripe"]
-    assert set(said["card"]) == {"accuracy", "nll_proba", "brier", "ece", "pavpu"}
+    assert set(said["card"]) == {"accuracy", "nll_proba", "brier", "ece", "mce", "aurc", "pavpu"}
     assert said["card"]["accuracy"]["value"] > said["f alone"]["accuracy"]["value"]
-    assert "p_yes" in run("explain", "model", ripe, "--row=3", "--out", tmp_path / "x.png").stdout
+    out = tmp_path / "x.png"
+    said = run("explain", "model", ripe, "--row=3", "--out", out).stdout
+    row = pd.read_csv(ripe).iloc[2]
+    p = 1 / (1 + np.exp(-row["a"]))
+    assert re.search(rf"p_yes  █+.? +{p:.4f}   piw {1 - p:.4f}", said)
+    assert f"predicted {'yes' if p > 0.5 else 'no'}; observed {row['ripe']}; p-value" in said
+    assert out.read_bytes().startswith(b"\x89PNG")
+    facts = json.loads(run("explain", "model", ripe, "--row=3", "--out", out, "--force", "--json").stdout)
+    assert facts["p_yes"] == pytest.approx(p)
+    assert facts["observed"] == row["ripe"]
     run("report", "model", ripe, "--out", tmp_path / "r.html")
     assert "Who should look at what" in (tmp_path / "r.html").read_text()
 
@@ -252,7 +254,7 @@ def test_labels_that_the_model_does_not_know_are_named(ripe):
 
 def test_evaluate_prints_every_metric_beside_the_mean_model(model, new):
     out = run("evaluate", model, new).stdout
-    for metric in ("rmse", "crps", "nll", "picp", "piw", "qice"):
+    for metric in ("rmse", "crps", "nll", "nll_paper", "picp", "piw", "qice"):
         assert metric in out
     said = json.loads(run("evaluate", model, new, "--json").stdout)
     y = houses(40, seed=1)["price"].to_numpy()
@@ -370,6 +372,8 @@ def test_nothing_is_replaced_without_force(model, new, tmp_path, command):
         ["fit", "d", "--target=y", "--out=m", "--recipe=soup"],
         ["fit", "d", "--target=y", "--out=m", "--set=epochs"],
         ["explain", "m", "d", "--row=0"],
+        ["fit", "d", "--target=y", "--out=m", "--jobs=0"],
+        ["fit", "d", "--target=y", "--out=m", "--seed=-1"],
         ["unheard-of"],
     ],
 )

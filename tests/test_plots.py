@@ -68,7 +68,7 @@ def test_qice_bars_are_percent():
 def test_misses_stand_out_in_the_picture_of_intervals():
     y, mean = np.array([0.0, 5.0, 2.0]), np.array([0.0, 1.0, 2.0])
     ax = plots.intervals_vs_observed(y, mean, mean - 1, mean + 1)
-    _, _, inside, outside = ax.collections
+    _, inside, outside = ax.collections
     np.testing.assert_array_equal(inside.get_offsets(), [[0, 0], [2, 2]])
     np.testing.assert_array_equal(outside.get_offsets(), [[1, 5]])
 
@@ -76,7 +76,7 @@ def test_misses_stand_out_in_the_picture_of_intervals():
 def test_a_long_table_is_thinned_evenly():
     y = np.arange(1000.0)
     ax = plots.intervals_vs_observed(y, y, y - 1, y + 1, max_rows=11)
-    shown = ax.collections[2].get_offsets()[:, 1]
+    shown = ax.collections[1].get_offsets()[:, 1]
     assert len(shown) == 11
     assert (shown[0], shown[-1]) == (0, 999)
 
@@ -113,3 +113,18 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'card-diffusion\[plots\]'"):
         plots.pit([0.5])
+
+
+def test_the_most_probable_class_is_on_top_and_the_observed_one_stands_out():
+    ax = plots.class_probabilities(["a", "b", "c"], [0.2, 0.7, 0.1], widths=[0.4, 0.1, 0.3], observed="a")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "a", "b"]
+    bars = ax.containers[0]
+    assert [bar.get_width() for bar in bars] == [0.1, 0.2, 0.7]
+    assert bars[1].get_facecolor() != bars[0].get_facecolor() == bars[2].get_facecolor()
+    assert [text.get_text() for text in ax.texts] == ["PIW 0.3", "PIW 0.4", "PIW 0.1"]
+
+
+def test_of_a_thousand_classes_the_likeliest_are_drawn():
+    p = np.arange(1000) / np.arange(1000).sum()
+    ax = plots.class_probabilities(np.arange(1000), p, max_classes=3)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["997", "998", "999"]

@@ -4,6 +4,7 @@ Results go to standard output, progress and warnings to standard error. Exit cod
 told in one line, 2 wrong arguments.
 """
 
+import ast
 import functools
 import json
 import os
@@ -23,16 +24,48 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Model = Annotated[Path, typer.Argument(help="Model file written by `card fit`.", show_default=False)]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by `card fit`.")]
 Data = Annotated[
-    Path, typer.Argument(help="Table: .csv, .tsv, .jsonl (also .gz), .parquet, .feather.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Table: .csv, .tsv, .jsonl (also .gz), .parquet or .feather; - reads CSV from standard input.",
+    ),
 ]
-Target = Annotated[list[str] | None, typer.Option(help="Column of observed values, if not that of fit.")]
+Target = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Column of observed values, if not that of fit; repeat for several."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Encoding = Annotated[str, typer.Option(help="How text files are written.")]
-Seed = Annotated[int, typer.Option(help="Makes the result repeatable.")]
+Encoding = Annotated[
+    str, typer.Option(metavar="NAME", help="Encoding of text files, such as latin-1 or utf-16.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Makes the result repeatable.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Any setting of the estimator, such as epochs=50; repeatable."
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from card import __version__
+
+        typer.echo(f"card-diffusion {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -45,7 +78,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except (typer.BadParameter, typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            fail("interrupted; nothing was written")
+            folder = arguments.get("checkpoint")
+            kept = folder is not None and folder.is_dir() and any(folder.iterdir())
+            fail(
+                "interrupted; "
+                + (f"the same command continues from {folder}" if kept else "nothing was written")
+            )
         except BrokenPipeError:
             sys.stderr.close()
             raise SystemExit(1) from None
@@ -74,28 +112,44 @@ def fail(message: str) -> None:
 @command
 def fit(
     data: Data,
-    target: Annotated[list[str], typer.Option(help="Column to predict; repeat for several.")],
-    out: Annotated[Path, typer.Option(help="Model file to write.")],
-    task: Annotated[str | None, typer.Option(help="regression or classification; guessed otherwise.")] = None,
-    recipe: Annotated[str, typer.Option(help="modern, or paper.")] = "modern",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    target: Annotated[
+        list[str], typer.Option(metavar="COLUMN", help="Column to predict; repeat for several.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Model file to write, such as houses.card.")],
+    task: Annotated[
+        str | None, typer.Option(metavar="TASK", help="regression or classification; guessed otherwise.")
+    ] = None,
+    recipe: Annotated[str, typer.Option(metavar="NAME", help="modern, or paper.")] = "modern",
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, ...")] = "auto",
     seed: Seed = 0,
-    jobs: Annotated[int | None, typer.Option(help="Processes to use.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder from which a killed fit continues.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes to use; -1 is one a core.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="From here a killed fit continues.")
+    ] = None,
     categorical: Annotated[
-        list[str] | None, typer.Option(help="Column of numbers that are codes; repeat for several.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column of numbers that are codes; repeat for several."),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for several.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column whose equal values stay together.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting of the estimator, as name=value.")
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; repeat for several.")
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Rows with equal values here stay together when some are held out; not used to predict.",
+        ),
+    ] = None,
+    set_: Settings = None,
     encoding: Encoding = "utf-8",
     force: Force = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a model to a table and write it to a file."""
+    """Fit a model to a table and write it to a file.
+
+    For example: card fit houses.csv --target price --out houses.card
+    """
     from card.app.common import Terminal
     from card.app.fit import FitOptions
     from card.app.fit import fit as run
@@ -104,6 +158,8 @@ def fit(
         raise typer.BadParameter("--task is regression or classification")
     if recipe not in ("modern", "paper"):
         raise typer.BadParameter("--recipe is modern or paper")
+    if jobs == 0:
+        raise typer.BadParameter("--jobs is a number of processes, or -1 for one a core")
     options = FitOptions(
         data=data,
         target=target,
@@ -128,12 +184,17 @@ def fit(
 def predict(
     model: Model,
     data: Data,
-    out: Annotated[Path | None, typer.Option(help="File to write; standard output otherwise.")] = None,
-    quantiles: Annotated[str | None, typer.Option(help="Levels, such as 0.05,0.5,0.95.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Table to write; standard output otherwise.")
+    ] = None,
+    quantiles: Annotated[
+        str | None,
+        typer.Option(metavar="LEVELS", help="Such as 0.05,0.5,0.95, which is usual unless draws are wanted."),
+    ] = None,
     interval: Annotated[
         float | None, typer.Option(help="Coverage of a central interval, such as 0.9.")
     ] = None,
-    draws: Annotated[int | None, typer.Option(min=1, help="Number of draws to write.")] = None,
+    draws: Annotated[int | None, typer.Option(min=1, help="Number of draws to write for each row.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Write the input columns too.")] = False,
     seed: Seed = 0,
     encoding: Encoding = "utf-8",
@@ -141,18 +202,18 @@ def predict(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Predict every row of a table, in bounded memory."""
+    """Predict every row of a table, in bounded memory.
+
+    For example: card predict houses.card new.csv --interval 0.9 --out predictions.csv
+    """
     from card.app.common import Terminal
     from card.app.predict import PredictOptions
     from card.app.predict import predict as run
 
     if interval is not None and not 0 < interval < 1:
         raise typer.BadParameter("--interval is a coverage between 0 and 1, such as 0.9")
-    if quantiles is None:
-        quantiles = "0.05,0.5,0.95" if draws is None else ""
-    options = PredictOptions(
-        model, data, out, levels_of(quantiles), interval, draws, keep, seed, encoding, force
-    )
+    levels = None if quantiles is None else levels_of(quantiles)
+    options = PredictOptions(model, data, out, levels, interval, draws, keep, seed, encoding, force)
     run(options, Terminal(json))
 
 
@@ -165,7 +226,10 @@ def evaluate(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Score a model on rows whose response is known, beside its mean model alone."""
+    """Score a model on rows whose response is known, beside its mean model alone.
+
+    For example: card evaluate houses.card test.csv
+    """
     from card.app.common import Terminal
     from card.app.evaluate import EvaluateOptions
     from card.app.evaluate import evaluate as run
@@ -178,13 +242,18 @@ def explain(
     model: Model,
     data: Data,
     row: Annotated[int, typer.Option(min=1, help="Row of the table; the first after the header is 1.")],
-    out: Annotated[Path | None, typer.Option(help="PNG to write [default: row-<ROW>.png]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PNG to write; row-1.png, say, otherwise.")
+    ] = None,
     encoding: Encoding = "utf-8",
     force: Force = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show the predicted density of one row, in the terminal and as a picture."""
+    """Show the predicted density of one row, in the terminal and as a picture.
+
+    For example: card explain houses.card new.csv --row 17
+    """
     from card.app.common import Terminal
     from card.app.explain import ExplainOptions
     from card.app.explain import explain as run
@@ -196,14 +265,17 @@ def explain(
 def report(
     model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="HTML file to write.")] = Path("report.html"),
     target: Target = None,
     encoding: Encoding = "utf-8",
     force: Force = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write one self-contained HTML page on how far the predictions can be trusted."""
+    """Write one self-contained HTML page on how far the predictions can be trusted.
+
+    For example: card report houses.card test.csv --out report.html
+    """
     from card.app.common import Terminal
     from card.app.report import ReportOptions
     from card.app.report import report as run
@@ -213,11 +285,9 @@ def report(
 
 @command
 def demo(
-    out: Annotated[Path, typer.Option(help="Picture to write.")] = Path("card-demo.png"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Picture to write.")] = Path("card-demo.png"),
     seed: Seed = 0,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting of the estimator, as name=value.")
-    ] = None,
+    set_: Settings = None,
     force: Force = False,
     json: Json = False,
     debug: Debug = False,
@@ -254,17 +324,23 @@ def levels_of(text: str) -> tuple[float, ...]:
 
 
 def settings_of(pairs: list[str]) -> dict[str, Any]:
-    """Settings from "name=value"; values are JSON, or else text."""
+    """Settings from "name=value"; values are JSON, or Python's numbers, tuples and the like, or else text."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set takes name=value; got {pair!r}")
-        try:
-            settings[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
-            settings[name.strip()] = value
+        settings[name.strip()] = _value(value)
     return settings
+
+
+def _value(text: str) -> Any:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
 
 
 def main() -> None:

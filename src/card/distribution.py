@@ -198,6 +198,10 @@ class Draws(Distribution):
     def __getitem__(self, rows) -> Draws:
         return Draws(self.draws[:, rows], self.squeeze, self.n_members)
 
+    def marginal(self, target: int) -> Draws:
+        """The distributions of one target by itself, as those of a response of one column."""
+        return Draws(self.draws[:, :, [target]], True, self.n_members)
+
     def _out(self, array: np.ndarray) -> np.ndarray:
         return array[..., 0] if self.squeeze else array
 

@@ -116,7 +116,7 @@ def standardise(v: np.ndarray, scales: Iterable[Scale]) -> np.ndarray:
 
 def learn(name: str, column: Column, declared: bool) -> Encoder:
     values, gaps = column.values, bool(is_missing(column.values).any())
-    kind = "category" if declared or column.categorical else _kind(values)
+    kind = "category" if declared or column.categorical else kind_of(values)
     e = Encoder(name, kind, gaps)
     if kind in ("number", "boolean"):
         return replace(e, scale=Scale.fit(numbers(e, column)))
@@ -139,7 +139,8 @@ def _learn_levels(e: Encoder, values: np.ndarray) -> Encoder:
     return replace(e, scale=Scale.fit(_log_counts(e, _positions(e, codes, levels))))
 
 
-def _kind(values: np.ndarray) -> Kind:
+def kind_of(values: np.ndarray) -> Kind:
+    """What a column is, by its values alone."""
     kind = {"f": "number", "b": "boolean", "M": "date"}.get(values.dtype.kind)
     if kind:
         return kind  # type: ignore[return-value]

@@ -22,6 +22,8 @@ MEANING = {
     "response; for a prediction without spread it is the absolute error",
     "nll": "surprise at the observed values: minus the log of the predicted density; a difference of 0.1 "
     "means that the observed values were 10 % more probable",
+    "nll_paper": "the surprise as the CARD paper measures it, with a density smoothed by the spread of the "
+    "draws; to be compared with the paper's tables only",
     "picp": "share of rows inside the 95 % interval, in percent; should be near 95",
     "piw": "mean width of the 95 % interval, in the units of the response; narrow is useful, if picp holds",
     "qice": "percent by which the shares of rows in ten equally probable bins miss 10 %; the floor "
@@ -30,6 +32,9 @@ MEANING = {
     "nll_proba": "surprise at the true classes: minus the log of their predicted probability",
     "brier": "squared distance between predicted probabilities and the truth; 0 is best, 2 worst",
     "ece": "percent by which confidence and accuracy differ, on average",
+    "mce": "percent by which confidence and accuracy differ where they differ most",
+    "aurc": "percent of errors among the rows answered, averaged over all shares that a person might look "
+    "at, least certain first; 0 is best",
     "pavpu": "share of rows that are right and certain, or wrong and uncertain, in percent",
 }
 
@@ -45,6 +50,7 @@ class Rows:
     upper: np.ndarray
     crps: np.ndarray
     nll: np.ndarray
+    nll_paper: np.ndarray  # NaN in a row without spread
     pit: np.ndarray
 
     def __len__(self) -> int:
@@ -64,6 +70,7 @@ METRICS: dict[str, Callable[[Rows], float]] = {
     "rmse": lambda r: float(metrics.rmse(r.y, r.mean)),
     "crps": lambda r: float(r.crps.mean()),
     "nll": lambda r: float(r.nll.mean()),
+    "nll_paper": lambda r: float(r.nll_paper.mean()),
     "picp": lambda r: float(metrics.picp(r.y, r.lower, r.upper)),
     "piw": lambda r: float(metrics.piw(r.lower, r.upper)),
     "qice": lambda r: float(metrics.qice_pit(r.pit)),
@@ -106,8 +113,18 @@ def assess_rows(y: ArrayLike, distribution: Any, target: int | None = None) -> R
         upper=upper,
         crps=metrics.crps_quantiles(of(y), quantiles, LEVELS, average=False),
         nll=-np.asarray(distribution.logpdf(y)),
+        nll_paper=_nll_paper(of(y), quantiles),
         pit=of(_pit(y, distribution)),
     )
+
+
+def _nll_paper(y: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
+    """(n_rows,) with equally probable quantiles as draws."""
+    out = np.full(len(y), np.nan)
+    wide = np.ptp(quantiles, axis=1) > 0
+    if wide.any():
+        out[wide] = metrics.nll_paper(y[wide], quantiles[wide].T, average=False)
+    return out
 
 
 def _pit(y: np.ndarray, distribution: Any) -> np.ndarray:
@@ -122,7 +139,7 @@ def score(rows: Rows, n_resamples: int = 300, seed: int = 0) -> dict[str, Estima
     Examples
     --------
     >>> one = np.ones(4)
-    >>> rows = Rows(y=one, mean=one, std=one, lower=-one, upper=one, crps=one, nll=one, pit=one)
+    >>> rows = Rows(one, one, one, lower=-one, upper=one, crps=one, nll=one, nll_paper=one, pit=one)
     >>> score(rows)["picp"]
     Estimate(value=100.0, error=0.0)
     """
@@ -138,15 +155,18 @@ def score_classes(
     y: np.ndarray, proba: np.ndarray, certain: np.ndarray | None, classes: ArrayLike, n_resamples: int = 300
 ) -> dict[str, Estimate]:
     """The same for classes: y holds labels, proba (n_rows, n_classes), certain (n_rows,) or None."""
-    classes = np.asarray(classes)
+    place = {label: i for i, label in enumerate(np.asarray(classes).tolist())}
+    y = np.array([place[label] for label in np.asarray(y).tolist()])
     rng = np.random.default_rng(0)
     picks = [np.arange(len(y)), *(rng.integers(len(y), size=len(y)) for _ in range(n_resamples))]
-    correct = classes[proba.argmax(axis=1)] == y
+    correct, confidence = proba.argmax(axis=1) == y, proba.max(axis=1)
     functions: dict[str, Callable[[np.ndarray], float]] = {
         "accuracy": lambda i: 100 * float(correct[i].mean()),
-        "nll_proba": lambda i: metrics.nll_proba(y[i], proba[i], classes),
-        "brier": lambda i: metrics.brier(y[i], proba[i], classes),
-        "ece": lambda i: metrics.ece(y[i], proba[i], classes=classes),
+        "nll_proba": lambda i: metrics.nll_proba(y[i], proba[i]),
+        "brier": lambda i: metrics.brier(y[i], proba[i]),
+        "ece": lambda i: metrics.ece(y[i], proba[i]),
+        "mce": lambda i: metrics.mce(y[i], proba[i]),
+        "aurc": lambda i: 100 * metrics.risk_coverage(correct[i], confidence[i]).area,
     }
     if certain is not None:
         functions["pavpu"] = lambda i: metrics.pavpu(correct[i], certain[i])
@@ -157,14 +177,34 @@ def score_classes(
 def match_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Labels as read from a file, as the classes they name.
 
-    >>> match_labels(np.array(["1", "0"]), np.array([0, 1]))
+    >>> match_labels(np.array(["1", "0.0"]), np.array([0, 1]))
     array([1, 0])
+    >>> match_labels(np.array(["true", "FALSE"]), np.array([False, True]))
+    array([ True, False])
     """
-    named = {str(c): c for c in classes.tolist()}
-    unknown = sorted({str(label) for label in y} - set(named))
+    known = classes.tolist()
+    key = _label_key(known)
+    place = {key(c): i for i, c in enumerate(known)}
+    unknown = sorted({str(label) for label in y if key(label) not in place})
     if unknown:
         raise ValueError(f"labels the model does not know: {', '.join(unknown[:5])}")
-    return np.array([named[str(label)] for label in y], dtype=classes.dtype)
+    return classes[[place[key(label)] for label in y]]
+
+
+def _label_key(classes: list[Any]) -> Callable[[Any], Any]:
+    """What labels are compared by: files do not keep the difference between 1, 1.0 and "1"."""
+    if all(isinstance(c, bool) for c in classes):
+        return lambda label: str(label).strip().lower()
+    if all(isinstance(c, int | float) for c in classes):
+        return _as_number
+    return str
+
+
+def _as_number(label: Any) -> float | str:
+    try:
+        return float(label)
+    except ValueError:
+        return str(label)
 
 
 def _spread(values: list[float]) -> float:

@@ -64,6 +64,11 @@ class Estimator(BaseEstimator):
     def _check_device(self, device: Any) -> None:
         if not isinstance(device, str | torch.device):
             raise ValueError(f"device must be 'auto' or the name of a torch device, got {device!r}.")
+        try:
+            torch.empty(0, device=torch_device(device))
+        except (RuntimeError, AssertionError, NotImplementedError) as e:
+            said = str(e).partition("\n")[0]
+            raise ValueError(f"device={device!r} cannot be used: {said}. Use 'auto' or 'cpu'.") from None
 
     def _check_table(self, X: Any, reset: bool) -> Any:
         """A table as it came, or as an array of numbers; scikit-learn's errors where it is neither."""

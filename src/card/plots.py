@@ -90,7 +90,7 @@ def density(
         ax.axvline(y, color=VERMILION, lw=1.6, label="observed")
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
-    ax.legend(frameon=False)
+    _legend_above(ax)
     return _tidy(ax, "response", "predicted density")
 
 
@@ -120,7 +120,7 @@ def density_ridge(
     ax.set_yticks(range(n), list(labels or map(str, range(n)))[::-1])
     if y is not None:
         ax.plot([], [], color=VERMILION, lw=2.2, label="observed")
-        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+        _legend_above(ax)
     return _tidy(ax, "response", "row")
 
 
@@ -133,11 +133,10 @@ def pit(values: ArrayLike, *, n_bins: int = 20, ax: "Axes | None" = None) -> "Ax
     ax = _axes(ax)
     values = np.asarray(values, dtype=float)
     ax.hist(values, bins=np.linspace(0, 1, n_bins + 1).tolist(), color=SKY, edgecolor="white", lw=0.8)
-    low, high = binom.ppf([0.025, 0.975], len(values), 1 / n_bins)
-    ax.axhspan(low, high, color=ORANGE, alpha=0.25, lw=0, label="honest forecaster, 95 %")
+    _honest_bars(ax, 1 / n_bins, len(values), unit=1.0)
     ax.axhline(len(values) / n_bins, color=VERMILION, lw=1.5, label="ideal")
     ax.set_xlim(0, 1)
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    _legend_above(ax)
     return _tidy(ax, "where the observed value fell (PIT)", "rows")
 
 
@@ -155,7 +154,7 @@ def coverage_curve(values: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     ax.plot([0, 1], [0, 1], color=ORANGE, lw=1.2)
     ax.plot(nominal, observed, color=BLUE, lw=2, label="observed")
     _percent(ax)
-    ax.legend(frameon=False, loc="upper left")
+    _legend_above(ax)
     return _tidy(ax, "promised coverage", "observed coverage")
 
 
@@ -172,11 +171,10 @@ def qice_bars(shares: ArrayLike, *, n_rows: int | None = None, ax: "Axes | None"
     m = len(shares)
     ax.bar(np.arange(1, m + 1), 100 * shares, color=SKY, width=0.86)
     if n_rows:
-        low, high = 100 * binom.ppf([0.025, 0.975], n_rows, 1 / m) / n_rows
-        ax.axhspan(low, high, color=ORANGE, alpha=0.25, lw=0, label="honest forecaster, 95 %")
+        _honest_bars(ax, 1 / m, n_rows, unit=100 / n_rows)
     ax.axhline(100 / m, color=VERMILION, lw=1.5, label=f"ideal, {100 / m:g} %")
     ax.set_xticks(range(1, m + 1))
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    _legend_above(ax)
     return _tidy(ax, f"predicted quantile bin (of {m})", "rows in the bin, %")
 
 
@@ -201,11 +199,11 @@ def intervals_vs_observed(
     x = np.arange(len(order))
     hit = (low <= seen) & (seen <= high)
     ax.vlines(x, low, high, color=SKY, alpha=0.75, lw=max(1.0, min(5.0, 380 / len(x))), label="interval")
-    ax.scatter(x, centre, s=9, color=BLUE, marker="_", lw=1.4, label="predicted mean")
+    ax.plot(x, centre, color=BLUE, lw=1.4, label="predicted mean")
     ax.scatter(x[hit], seen[hit], s=14, color=INK, zorder=3, label="observed, inside")
     ax.scatter(x[~hit], seen[~hit], s=30, color=VERMILION, marker="X", zorder=4, label="observed, outside")
     ax.set_xticks([])
-    ax.legend(frameon=False, loc="upper left")
+    _legend_above(ax)
     return _tidy(ax, "rows, by predicted mean", "response")
 
 
@@ -227,9 +225,18 @@ def reliability_diagram(
     ax.plot([0, 1], [0, 1], color=ORANGE, lw=1.2, label="ideal")
     ax.vlines(bins.confidence[full], bins.confidence[full], bins.accuracy[full], color=GREY, lw=1)
     size = 30 + 370 * bins.n_rows[full] / bins.n_rows.max()
-    ax.scatter(bins.confidence[full], bins.accuracy[full], s=size, color=BLUE, edgecolor="white", zorder=3)
+    ax.scatter(
+        bins.confidence[full],
+        bins.accuracy[full],
+        s=size,
+        color=BLUE,
+        edgecolor="white",
+        zorder=3,
+        clip_on=False,  # surest and always right: a point in the corner
+        label="rows of like confidence",
+    )
     _percent(ax)
-    ax.legend(frameon=False, loc="upper left")
+    _legend_above(ax, markerscale=0.5)
     return _tidy(ax, "confidence", "accuracy")
 
 
@@ -244,6 +251,42 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike, *, ax: "Axes | None
     ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
     ax.legend(frameon=False)
     return _tidy(ax, "share of rows answered", "errors among them, %")
+
+
+def class_probabilities(
+    classes: ArrayLike,
+    proba: ArrayLike,
+    *,
+    widths: ArrayLike | None = None,
+    observed: Any = None,
+    max_classes: int = 15,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Predicted probabilities of one row, the most probable class on top.
+
+    Parameters
+    ----------
+    classes, proba : (n_classes,) each
+    widths : (n_classes,), optional
+        Interval widths (PIW) of the classes, written beside the bars.
+    observed : the true class, optional; its bar has another colour
+    """
+    ax = _axes(ax)
+    labels, p = np.asarray(classes), np.asarray(proba, dtype=float)
+    top = np.argsort(-p, kind="stable")[:max_classes][::-1]
+    true = np.array([observed is not None and labels[i] == observed for i in top])
+    ax.barh(np.arange(len(top)), p[top], color=np.where(true, VERMILION, BLUE).tolist(), height=0.7)
+    ax.set_yticks(range(len(top)), [_shorten(str(labels[i])) for i in top])
+    if widths is not None:
+        for at, i in enumerate(top):
+            ax.text(p[i] + 0.01, at, f"PIW {np.asarray(widths)[i]:.2g}", va="center", color=GREY)
+    if true.any():
+        ax.barh([0], [0], color=VERMILION, label="observed")
+        ax.legend(frameon=False, loc="lower right")
+    ax.set_xlim(0, 1.15 if widths is not None else 1)
+    ax.set_xticks(np.linspace(0, 1, 6))
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
+    return _tidy(ax, "predicted probability", "")
 
 
 def uncertainty_parts(aleatoric: ArrayLike, epistemic: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
@@ -266,7 +309,9 @@ def column_effects(
     ax = _axes(ax)
     effects = np.asarray(effects, dtype=float)
     order = np.argsort(effects, kind="stable")
-    ax.barh([_shorten(names[i]) for i in order], effects[order], color=BLUE, height=0.7)
+    ax.barh(range(len(order)), effects[order], color=BLUE, height=0.7 if len(order) > 2 else 0.4)
+    ax.set_yticks(range(len(order)), [_shorten(names[i]) for i in order])
+    ax.set_ylim(-0.6, len(order) - 0.4)
     return _tidy(ax, label, "")
 
 
@@ -304,6 +349,34 @@ def _tidy(ax: "Axes", x: str, y: str) -> "Axes":
     ax.set_ylabel(y)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _legend_above(ax: "Axes", **options: Any) -> None:
+    """Outside, where it hides no data; as many entries beside each other as fit."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure: Any = ax.get_figure()
+    room = ax.get_position().width * figure.get_size_inches()[0]
+    ncols = max(1, min(len(labels), int(room / (0.55 + 0.085 * max(map(len, labels))))))
+    ax.legend(
+        handles,
+        labels,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.1,
+        ncols=ncols,
+        columnspacing=1.2,
+        handlelength=1.4,
+        **options,
+    )
+
+
+def _honest_bars(ax: "Axes", share: float, n_rows: int, unit: float) -> None:
+    """Where the bar of an honest forecaster lies with probability 95 %: a band, its edges over the bars."""
+    low, high = unit * binom.ppf([0.025, 0.975], n_rows, share)
+    ax.axhspan(low, high, color=ORANGE, alpha=0.25, lw=0, zorder=0, label="honest forecaster, 95 %")
+    for edge in (low, high):
+        ax.axhline(edge, color=ORANGE, lw=1, ls="--")
 
 
 def _percent(ax: "Axes") -> None:

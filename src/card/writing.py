@@ -117,6 +117,17 @@ def csv_text(frame: pd.DataFrame, header: bool = True, delimiter: str = ",") -> 
     return safe.to_csv(index=False, header=header, sep=delimiter, lineterminator="\n")
 
 
+def json_lines(frame: pd.DataFrame) -> str:
+    """Rows as JSON, an object a line.
+
+    >>> json_lines(pd.DataFrame({"mean": [1.5], "town": ["Köln"]}))
+    '{"mean":1.5,"town":"Köln"}\\n'
+    """
+    return frame.to_json(
+        orient="records", lines=True, date_format="iso", double_precision=15, force_ascii=False
+    )
+
+
 def _defuse(cell: Any) -> Any:
     if not isinstance(cell, str) or not FORMULA.match(cell):
         return cell
@@ -137,7 +148,7 @@ def _text_sink(part: Path, path: Path, delimiter: str, frame: pd.DataFrame) -> I
 @contextlib.contextmanager
 def _lines_sink(part: Path, path: Path) -> Iterator[Any]:
     with _create(part, path) as out:
-        yield lambda chunk: out.write(chunk.to_json(orient="records", lines=True, date_format="iso"))
+        yield lambda chunk: out.write(json_lines(chunk))
 
 
 def _create(part: Path, path: Path) -> IO[str]:

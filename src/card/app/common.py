@@ -1,7 +1,7 @@
-"""What the commands share: their errors, the model, and the columns it needs."""
+"""What the commands share: their errors, the model, the columns it needs, and how they print."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from card.columns import is_missing
 from card.facts import is_classifier, n_targets, target_names
-from card.files import read_chunks
+from card.files import LINES, format_of, read_chunks
 
 
 class Problem(Exception):
@@ -50,6 +52,16 @@ class Terminal:
             self.out.print_json(data=_plain(data), indent=None if not self.out.is_terminal else 2)
         else:
             self.out.print(text, soft_wrap=isinstance(text, str), markup=not isinstance(text, str))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1, title: str = "") -> Table:
+    """A table to print, its first `left` columns flush left; brackets in names are no markup."""
+    out = Table(box=None, pad_edge=False, title=Text(title) if title else None, title_justify="left")
+    for i, heading in enumerate(headings):
+        out.add_column(Text(heading), justify="left" if i < left else "right")
+    for row in rows:
+        out.add_row(*(Text(str(cell)) for cell in row))
+    return out
 
 
 def _width() -> int | None:
@@ -89,6 +101,22 @@ def load_model(path: Path) -> Any:
     return card.load(path)
 
 
+def require_other(out: Path | None, *inputs: Path) -> None:
+    """Refuse to write over what is read, even with --force."""
+    for path in inputs:
+        if out is not None and out.exists() and path.exists() and out.samefile(path):
+            raise Problem(f"--out {out} is a file that this command reads; give another name")
+
+
+@contextmanager
+def rows_of(path: Path, first: int, n: int) -> Iterator[None]:
+    """What is wrong with cells is told with the rows it is in, counted from 1."""
+    try:
+        yield
+    except ValueError as e:
+        raise Problem(f"{path}, rows {first + 1} to {first + n}: {e}") from e
+
+
 @dataclass(frozen=True)
 class Columns:
     """Finds a model's columns in a table by name, whatever their order."""
@@ -111,9 +139,12 @@ class Columns:
                 )
             return rest.set_axis(range(rest.shape[1]), axis=1)
         absent = [name for name in self.names if name not in frame]
-        if absent:
-            raise Problem(f"{path} lacks {listed(absent)}, which the model was fitted to")
-        return frame[self.names]
+        sparse = format_of(path) in LINES and len(absent) < len(self.names)  # they may leave gaps out
+        if absent and not sparse:
+            raise Problem(
+                f"{path} lacks {listed(absent)}, which the model was fitted to; it has {listed(list(frame))}"
+            )
+        return frame.reindex(columns=self.names) if absent else frame[self.names]
 
     def extra(self, frame: pd.DataFrame) -> list[str]:
         known = set(self.names or frame.columns) | set(target_names(self.model) or [])
@@ -138,6 +169,7 @@ def known_rows(
     columns, first, lost = Columns(model), 0, 0
     for chunk in read_chunks(path, encoding=encoding):
         names = columns.targets(chunk, path, given)
+        X = columns.features(chunk, path, names)
         if first == 0:
             warn_of_extra(columns, chunk.drop(columns=names), path, terminal)
         y = responses(chunk[names], is_classifier(model))
@@ -146,8 +178,7 @@ def known_rows(
         first, lost = first + len(chunk), lost + int((~keep).sum())
         if keep.any():
             values = y[keep].to_numpy()
-            X = columns.features(chunk[keep], path, names)
-            yield numbers, X, values[:, 0] if n_targets(model) is None else values
+            yield numbers, X[keep], values[:, 0] if n_targets(model) is None else values
     if lost == first:
         raise Problem(f"column {listed(names)} of {path} has no values at all")
     if lost:
@@ -155,19 +186,22 @@ def known_rows(
 
 
 def warn_of_extra(columns: Columns, frame: pd.DataFrame, path: Path, terminal: Terminal) -> None:
-    extra = columns.extra(frame)
-    if columns.names is not None and extra:
+    """Name the columns that are not used, and those that are missing so far but may come."""
+    if columns.names is None:
+        return
+    if extra := columns.extra(frame):
         terminal.warn(f"{path}: columns the model does not know are ignored: {listed(extra)}")
+    if absent := [name for name in columns.names if name not in frame]:
+        terminal.warn(f"{path}: no row of the first {len(frame)} has {listed(absent)}: taken for gaps")
 
 
 def responses(frame: pd.DataFrame, labels: bool) -> pd.DataFrame:
-    """Observed responses: labels as text, or numbers; a cell that is no number is a Problem."""
+    """Observed responses: labels as they are, or numbers; a cell that is no number is a Problem."""
     out = {}
     for name in frame:
         cells = frame[name]
         if labels:
-            gaps = is_missing(cells.to_numpy(dtype=object))
-            out[name] = cells.astype(object).mask(gaps)
+            out[name] = _labels(cells)
             continue
         numbers = pd.to_numeric(cells, errors="coerce").astype(float)
         wrong = numbers.isna() & ~is_missing(cells.to_numpy(dtype=object))
@@ -177,6 +211,14 @@ def responses(frame: pd.DataFrame, labels: bool) -> pd.DataFrame:
             raise Problem(f"column {name!r} holds an infinite value")
         out[name] = numbers
     return pd.DataFrame(out)
+
+
+def _labels(cells: pd.Series) -> pd.Series:
+    """Labels, None where there is none; whole numbers stay whole where gaps have made them floats."""
+    gaps = is_missing(cells.to_numpy(dtype=object))
+    if cells.dtype.kind == "f" and (cells[~gaps] % 1 == 0).all():
+        cells = cells.fillna(0).astype(np.int64)
+    return cells.astype(object).mask(gaps)
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from card.app.common import Terminal, counted, known_rows, load_model
+from card.app.common import Terminal, counted, known_rows, load_model, rows_of, table
 from card.evaluation import MEANING, Estimate, Rows, assess_rows, match_labels, score, score_classes
 from card.facts import is_classifier, n_targets, target_names
 from card.files import estimate_rows
@@ -29,15 +28,13 @@ def evaluate(options: EvaluateOptions, terminal: Terminal) -> None:
     """Score a model on a file and print a table for each target."""
     model = load_model(options.model)
     n_rows, scores = scores_of_file(model, options, terminal)
-    table = Table(box=None, pad_edge=False, title=f"{n_rows} rows of {options.data}", title_justify="left")
-    for heading in ("target", "metric", "CARD", "f alone"):
-        table.add_column(heading, justify="left" if heading in ("target", "metric") else "right")
-    for name, columns in scores.items():
-        for metric in columns["card"]:
-            cells = [str(columns.get(c, {}).get(metric, "")) for c in ("card", "f alone")]
-            table.add_row(name, metric, *cells)
+    rows = [
+        (name, metric, *(columns.get(c, {}).get(metric, "") for c in ("card", "f alone")))
+        for name, columns in scores.items()
+        for metric in columns["card"]
+    ]
     terminal.result(
-        table,
+        table(("target", "metric", "CARD", "f alone"), rows, 2, f"{n_rows} rows of {options.data}"),
         {
             "rows": n_rows,
             "targets": {
@@ -57,8 +54,10 @@ def scores_of_file(model: Any, options: EvaluateOptions, terminal: Terminal) -> 
     targets: list[int | None] = [None] if k is None else list(range(k))
     chunks: dict[tuple[int | None, str], list[Rows]] = {}
     with counted(terminal, "evaluating", estimate_rows(options.data)) as advance:
-        for _, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
-            for column, distribution in predicted(model, X).items():
+        for numbers, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
+            with rows_of(options.data, numbers[0] - 1, len(numbers)):
+                distributions = predicted(model, X)
+            for column, distribution in distributions.items():
                 for target in targets:
                     chunks.setdefault((target, column), []).append(assess_rows(y, distribution, target))
             advance(len(y))
@@ -76,12 +75,15 @@ def predicted(model: Any, X: Any) -> dict[str, Any]:
 
 def _classes(model: Any, options: EvaluateOptions, terminal: Terminal) -> tuple[int, dict[str, Scores]]:
     ys, probas, means, certain = [], [], [], []
-    for _, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
-        ys.append(match_labels(y, model.classes_))
-        probas.append(model.predict_proba(X))
-        certain.append(model.assess(X)["certain"].to_numpy())
-        if hasattr(model, "predict_mean_model"):
-            means.append(np.asarray(model.predict_mean_model(X)))
+    with counted(terminal, "evaluating", estimate_rows(options.data)) as advance:
+        for numbers, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
+            ys.append(match_labels(y, model.classes_))
+            with rows_of(options.data, numbers[0] - 1, len(numbers)):
+                probas.append(model.predict_proba(X))
+                certain.append(model.assess(X)["certain"].to_numpy())
+                if hasattr(model, "predict_mean_model"):
+                    means.append(np.asarray(model.predict_mean_model(X)))
+            advance(len(y))
     y = np.concatenate(ys)
     scores = {"card": score_classes(y, np.concatenate(probas), np.concatenate(certain), model.classes_)}
     if means:

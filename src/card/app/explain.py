@@ -1,4 +1,4 @@
-"""card explain: the predicted density of one row, in the terminal and as a picture."""
+"""card explain: the predicted distribution of one row, in the terminal and as a picture."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from card.app.common import Columns, Problem, Terminal, load_model
+from card.app.common import Columns, Problem, Terminal, load_model, require_other, rows_of
+from card.app.predict import probability_name
+from card.evaluation import match_labels
 from card.facts import is_classifier, n_targets, target_names
 from card.files import read_chunks
-from card.plots import density, density_curves
+from card.plots import class_probabilities, density, density_curves
 from card.writing import atomic, require_free
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+WIDTH = 64  # characters of a sketch
 
 
 @dataclass(frozen=True)
@@ -28,26 +31,29 @@ class ExplainOptions:
     force: bool = False
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A row explained: lines for people, facts for machines, and the Axes that were drawn on."""
+
+    lines: list[str]
+    facts: dict[str, Any]
+    figure: Any
+
+
 def explain(options: ExplainOptions, terminal: Terminal) -> None:
     """Find the row, predict it, draw it."""
+    require_other(options.out, options.data, options.model)
     require_free(options.out, options.force)
     model = load_model(options.model)
-    chunk = find_row(options)
-    targets = target_names(model) or []
-    X = Columns(model).features(chunk, options.data, targets)
-    if is_classifier(model) or n_targets(model) is not None:
-        return _table_only(model, X, terminal)
-    one = model.predict_distribution(X)
-    observed = _observed(chunk, targets)
+    row = find_row(options)
+    X = Columns(model).features(row, options.data, target_names(model) or [])
+    title = f"row {options.row} of {options.data.name}"
+    with rows_of(options.data, options.row - 1, 1):
+        shown = (_classes if is_classifier(model) else _numbers)(model, X, row, title)
     with atomic(options.out, options.force) as part:
-        ax = density(one, y=observed)
-        ax.set_title(f"row {options.row} of {options.data.name}", loc="left")
-        ax.set_xlabel(targets[0] if targets else "response")
-        ax.get_figure(root=True).savefig(part, format="png", dpi=150)  # type: ignore[union-attr]
-    facts = _facts(one, observed)
-    lines = [f"{name:>12}  {value:.6g}" for name, value in facts.items()]
-    terminal.result("\n".join([*sketch(one), "", *lines, f"picture in {options.out}"]), facts)
-    return None
+        shown.figure.savefig(part, format="png", dpi=150)
+    facts = shown.facts | {"picture": str(options.out)}
+    terminal.result("\n".join([*shown.lines, f"picture in {options.out}"]), facts)
 
 
 def find_row(options: ExplainOptions) -> pd.DataFrame:
@@ -60,7 +66,7 @@ def find_row(options: ExplainOptions) -> pd.DataFrame:
     raise Problem(f"{options.data} has {first} rows; there is no row {options.row}")
 
 
-def sketch(distribution: Any, width: int = 64, height: int = 8) -> list[str]:
+def sketch(distribution: Any, width: int = WIDTH, height: int = 8) -> list[str]:
     """The density of one row in block characters, with its scale below.
 
     A column of the sketch is the mean density over its share of the axis.
@@ -77,6 +83,23 @@ def sketch(distribution: Any, width: int = 64, height: int = 8) -> list[str]:
     return [*rows, low + " " * (gap // 2) + middle + " " * (gap - gap // 2) + high]
 
 
+def _numbers(model: Any, X: Any, row: pd.DataFrame, title: str) -> Shown:
+    """The density of each target."""
+    whole, k = model.predict_distribution(X), n_targets(model)
+    names = target_names(model) or ["response" if k is None else f"y{i}" for i in range(k or 1)]
+    figure = _figure(title, 3.6 * len(names))
+    axes = np.atleast_1d(figure.subplots(len(names), 1))
+    lines, facts = [], {}
+    for i, (name, ax) in enumerate(zip(names, axes, strict=True)):
+        one = whole if k is None else whole.marginal(i)
+        observed = _observed(row, name)
+        density(one, y=observed, ax=ax).set_xlabel(name)
+        facts[name] = _facts(one, observed)
+        said = [f"{fact:>12}  {value:.6g}" for fact, value in facts[name].items()]
+        lines += [*([name] if k is not None else []), *sketch(one), "", *said]
+    return Shown(lines, facts if k is not None else facts[names[0]], figure)
+
+
 def _facts(one: Any, observed: float | None) -> dict[str, float]:
     parts = one.decompose()
     facts = {"mean": float(one.mean()[0]), "std": float(one.std()[0])}
@@ -90,17 +113,60 @@ def _facts(one: Any, observed: float | None) -> dict[str, float]:
     return facts
 
 
-def _observed(chunk: pd.DataFrame, targets: list[str]) -> float | None:
-    if not targets or targets[0] not in chunk:
+def _observed(row: pd.DataFrame, target: str) -> float | None:
+    if target not in row:
         return None
-    value = pd.to_numeric(chunk[targets[0]], errors="coerce").iloc[0]
+    value = pd.to_numeric(row[target], errors="coerce").iloc[0]
     return None if pd.isna(value) else float(value)
 
 
-def _table_only(model: Any, X: Any, terminal: Terminal) -> None:
-    """Classes and vectors have no single density: their numbers are shown instead."""
-    from card.app.predict import PredictOptions, predictions
+def _classes(model: Any, X: Any, row: pd.DataFrame, title: str) -> Shown:
+    """The probability of each class, how far its draws spread, and what the t-test says."""
+    classes, p, details = model.classes_, model.predict_proba(X)[0], model.assess(X).iloc[0]
+    widths = np.array([details[f"piw_{c}"] for c in classes])
+    observed = _observed_label(row, target_names(model), classes)
+    facts: dict[str, Any] = {"label": classes[p.argmax()]}
+    facts |= {probability_name(c): float(v) for c, v in zip(classes, p, strict=True)}
+    facts |= {f"piw_{c}": float(v) for c, v in zip(classes, widths, strict=True)}
+    facts |= {"p_value": float(details["p_value"]), "certain": bool(details["certain"])}
+    facts |= {} if observed is None else {"observed": observed}
+    order = np.argsort(-p, kind="stable")
+    names = [probability_name(classes[i]) for i in order]
+    length = max(map(len, names))
+    lines = [
+        f"{name:>{length}}  {_bar(p[i], WIDTH // 2)}  {p[i]:.4f}   piw {widths[i]:.4f}"
+        for name, i in zip(names, order, strict=True)
+    ]
+    test = f"p-value of the t-test {facts['p_value']:.3g}: {'' if facts['certain'] else 'not '}certain"
+    said = [f"predicted {facts['label']}", *([] if observed is None else [f"observed {observed}"]), test]
+    title = f"{title}: {'certain' if facts['certain'] else 'not certain'}"
+    figure = _figure(title, 1.4 + 0.35 * min(len(classes), 15))
+    class_probabilities(classes, p, widths=widths, observed=observed, ax=figure.add_subplot())
+    return Shown([*lines, "", "; ".join(said)], facts, figure)
 
-    row = predictions(model, X, PredictOptions(Path(), Path(), interval=0.9)).iloc[0].to_dict()
-    lines = [f"{k:>16}  {v:.6g}" if isinstance(v, float) else f"{k:>16}  {v}" for k, v in row.items()]
-    terminal.result("\n".join(lines), row)
+
+def _observed_label(row: pd.DataFrame, target: list[str] | None, classes: np.ndarray) -> Any:
+    if not target or target[0] not in row or row[target[0]].isna().any():
+        return None
+    try:
+        return match_labels(row[target[0]].to_numpy(dtype=object), classes)[0]
+    except ValueError:  # a label the model does not know is nobody's bar
+        return row[target[0]].iloc[0]
+
+
+def _bar(share: float, width: int) -> str:
+    eighths = round(share * width * 8)
+    return ("█" * (eighths // 8) + BLOCKS_ACROSS[eighths % 8]).ljust(width)
+
+
+BLOCKS_ACROSS = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
+
+
+def _figure(title: str, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise Problem("pictures need matplotlib: pip install 'card-diffusion[plots]'") from None
+    figure = Figure(figsize=(6.4, height), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left")
+    return figure

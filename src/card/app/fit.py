@@ -1,6 +1,8 @@
 """card fit: from a file and the name of a column to a model file."""
 
+import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -8,12 +10,16 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from card.app.common import Problem, Terminal, listed, responses
+from card.app.common import Problem, Terminal, listed, require_other, responses
 from card.columns import is_missing
+from card.encoding import kind_of
 from card.files import read_frame
 from card.writing import atomic, require_free
 
 Task = Literal["regression", "classification"]
+FEW = 0.2  # of the cells are no numbers: they are likely not meant to make the column text
+SEVERAL = 20  # labels from which on one may ask whether they are labels
+LIKE_A_DATE = re.compile(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b")
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class FitOptions:
 
 def fit(options: FitOptions, terminal: Terminal) -> None:
     """Read, guess the task and say so, fit, save."""
+    require_other(options.out, options.data)
     require_free(options.out, options.force)
     frame = read_frame(options.data, options.encoding)
     _require_columns(frame, options)
@@ -46,6 +53,8 @@ def fit(options: FitOptions, terminal: Terminal) -> None:
     terminal.note(f"task: {task} ({why})")
     y, keep = _response(frame, options, task, terminal)
     X = _features(frame, options)[keep]
+    for doubt in doubtful_columns(X.drop(columns=options.categorical)):
+        terminal.warn(doubt)
     groups = frame.loc[keep, options.group].to_numpy() if options.group else None
     estimator = _estimator(task, options, terminal)
     start = time.perf_counter()
@@ -86,22 +95,55 @@ def guess_task(frame: pd.DataFrame, target: list[str]) -> tuple[Task, str]:
         raise Problem(f"column {name!r} has no values at all")
     numbers = pd.to_numeric(present, errors="coerce")
     if numbers.isna().any() or all(isinstance(v, bool | np.bool_) for v in present):
+        different = present.nunique()
+        if different >= max(SEVERAL, len(present) / 2):
+            raise Problem(
+                f"column {name!r} holds {different} different labels in {len(present)} rows, such as "
+                f"{present[numbers.isna()].iloc[0]!r}: write numbers as plain numbers, or say --task "
+                "classification"
+            )
         return "classification", f"{name} holds labels"
     if numbers.nunique() == 2 and (numbers % 1 == 0).all():
         return "classification", f"{name} holds two whole numbers"
     return "regression", f"{name} holds numbers"
 
 
+def doubtful_columns(frame: pd.DataFrame) -> Iterator[str]:
+    """A sentence for each column of text that was likely meant as numbers or dates.
+
+    Examples
+    --------
+    >>> list(doubtful_columns(pd.DataFrame({"size": ["1", "2", "3", "4", "many"]})))
+    ["column 'size' is taken for text, since 1 of 5 cells are no numbers, such as 'many'"]
+    """
+    for name in frame.columns[frame.dtypes.astype(str).isin(["object", "str", "string"])]:
+        cells = frame[name].to_numpy(dtype=object)
+        present = pd.Series(cells[~is_missing(cells)])
+        if not len(present) or not all(isinstance(v, str) for v in present):
+            continue
+        wrong = present[pd.to_numeric(present, errors="coerce").isna()]
+        if 0 < len(wrong) <= FEW * len(present):
+            yield (
+                f"column {name!r} is taken for text, since {len(wrong)} of {len(present)} cells are no "
+                f"numbers, such as {wrong.iloc[0]!r}"
+            )
+        elif present.str.match(LIKE_A_DATE).all() and kind_of(present.to_numpy(dtype=object)) != "date":
+            yield (
+                f"column {name!r} is taken for text: in which order are the days and months of "
+                f"{present.iloc[0]!r}? write dates as 2024-05-31"
+            )
+
+
 def _require_columns(frame: pd.DataFrame, options: FitOptions) -> None:
-    named = [
-        *options.target,
-        *options.drop,
-        *options.categorical,
-        *([options.group] if options.group else []),
-    ]
+    leave = [*options.drop, *([options.group] if options.group else [])]
+    named = [*options.target, *leave, *options.categorical]
     absent = [name for name in named if name not in frame]
     if absent:
         raise Problem(f"{options.data} has no column {listed(absent)}; it has {listed(list(frame.columns))}")
+    if len(set(options.target)) < len(options.target) or set(options.target) & {*leave, *options.categorical}:
+        raise Problem(f"{listed(options.target)}: a target is named once, and is nothing else")
+    if gone := set(options.categorical) & set(leave):
+        raise Problem(f"{listed(sorted(gone))}: a column that is left out cannot be --categorical")
 
 
 def _response(

@@ -9,20 +9,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from card.app.common import Columns, Problem, Terminal, counted, listed, load_model, warn_of_extra
+from card.app.common import (
+    Columns,
+    Problem,
+    Terminal,
+    counted,
+    listed,
+    load_model,
+    require_other,
+    rows_of,
+    warn_of_extra,
+)
 from card.facts import is_classifier, n_targets, target_names
 from card.files import estimate_rows, read_chunks
-from card.writing import Writer, csv_text
+from card.writing import Writer, csv_text, json_lines, require_columns
+
+USUAL = (0.05, 0.5, 0.95)  # quantiles where nothing is said, and no draws are wanted
 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """What the person asked for; `out` None is standard output, as CSV."""
+    """What the person asked for; `out` None is standard output, `quantiles` None the usual ones."""
 
     model: Path
     data: Path
     out: Path | None = None
-    quantiles: tuple[float, ...] = (0.05, 0.5, 0.95)
+    quantiles: tuple[float, ...] | None = None
     interval: float | None = None
     draws: int | None = None
     keep: bool = False
@@ -33,18 +45,22 @@ class PredictOptions:
 
 def predict(options: PredictOptions, terminal: Terminal) -> None:
     """Stream the file through the model."""
+    require_other(options.out, options.data, options.model)
     model = load_model(options.model)
     columns = Columns(model)
     sink: AbstractContextManager[Any] = (
-        Writer(options.out, options.force) if options.out else nullcontext(_Printer())
+        Writer(options.out, options.force) if options.out else nullcontext(_Printer(terminal.json))
     )
+    if is_classifier(model) and (options.quantiles or options.interval or options.draws):
+        terminal.warn("the model predicts classes: --quantiles, --interval and --draws are for numbers")
     n_rows = 0
     with sink as out, counted(terminal, "predicting", estimate_rows(options.data)) as advance:
         for number, chunk in enumerate(read_chunks(options.data, encoding=options.encoding)):
+            X = columns.features(chunk, options.data, target_names(model) or [])
             if number == 0:
                 warn_of_extra(columns, chunk, options.data, terminal)
-            X = columns.features(chunk, options.data, target_names(model) or [])
-            result = predictions(model, X, options, number)
+            with rows_of(options.data, n_rows, len(chunk)):
+                result = predictions(model, X, options, number)
             out.write(_beside(chunk, result) if options.keep else result)
             n_rows += len(chunk)
             advance(len(chunk))
@@ -58,9 +74,12 @@ def predictions(model: Any, X: Any, options: PredictOptions, chunk: int = 0) -> 
         return _classes(model, X)
     distribution = model.predict_distribution(X)
     table = {"mean": distribution.mean()}
-    if options.quantiles:
-        values = distribution.quantile(options.quantiles)
-        table |= {f"q{q:g}": values[:, i] for i, q in enumerate(options.quantiles)}
+    levels = options.quantiles
+    if levels is None:
+        levels = USUAL if options.draws is None else ()
+    if levels:
+        values = distribution.quantile(levels)
+        table |= {f"q{q}": values[:, i] for i, q in enumerate(levels)}
     if options.interval is not None:
         bounds = distribution.interval(options.interval)
         table |= {"lower": bounds[:, 0], "upper": bounds[:, 1]}
@@ -80,9 +99,18 @@ def _classes(model: Any, X: Any) -> pd.DataFrame:
     proba, details = model.predict_proba(X), model.assess(X)
     piw = [c for c in details.columns if str(c).startswith("piw_")]
     table = {"label": model.classes_[proba.argmax(axis=1)]}
-    table |= {f"p_{c}": proba[:, i] for i, c in enumerate(model.classes_)}
+    table |= {probability_name(c): proba[:, i] for i, c in enumerate(model.classes_)}
     table |= {c: details[c].to_numpy() for c in [*piw, "p_value", "certain"]}
     return pd.DataFrame(table)
+
+
+def probability_name(label: Any) -> str:
+    """The column of a class's probability.
+
+    >>> probability_name("yes"), probability_name("value")  # p_value is the t-test's
+    ('p_yes', 'p_value_class')
+    """
+    return f"p_{label}" if str(label) != "value" else "p_value_class"
 
 
 def _beside(chunk: pd.DataFrame, result: pd.DataFrame) -> pd.DataFrame:
@@ -93,11 +121,17 @@ def _beside(chunk: pd.DataFrame, result: pd.DataFrame) -> pd.DataFrame:
 
 
 class _Printer:
-    """CSV on standard output."""
+    """CSV, or JSON lines, on standard output."""
 
-    def __init__(self) -> None:
-        self.header = True
+    def __init__(self, json: bool) -> None:
+        self.json = json
+        self.names: list[str] = []
 
     def write(self, frame: pd.DataFrame) -> None:
-        sys.stdout.write(csv_text(frame, header=self.header))
-        self.header = False
+        if self.json:
+            sys.stdout.write(json_lines(frame))
+            return
+        header = not self.names
+        self.names = self.names or list(frame.columns)
+        require_columns(frame, self.names, "standard output")
+        sys.stdout.write(csv_text(frame, header=header))
