@@ -62,3 +62,29 @@ def test_rows_of_a_vector_prediction_can_be_picked(fitted):
     d = model.predict_distribution(X)
     assert np.allclose(d[5:9].logpdf(Y[5:9]), d.logpdf(Y)[5:9], atol=1e-4)
     assert d[5:9].mean().shape == (4, 2)
+
+
+def test_a_vector_prediction_does_not_depend_on_the_other_rows_or_their_order(fitted):
+    X, _, model = fitted
+    whole = model.predict_quantiles(X, [0.1, 0.9])
+    assert np.allclose(model.predict_quantiles(X[::-1], [0.1, 0.9])[::-1], whole, atol=1e-5)
+    assert np.allclose(model.predict_quantiles(X[7:8], [0.1, 0.9]), whole[7:8], atol=1e-5)
+
+
+def test_equal_rows_have_equal_predictions_but_draws_of_their_own(fitted):
+    X, _, model = fitted
+    twice = np.repeat(X[:1], 2, axis=0)
+    first, second = model.predict(twice)
+    assert np.allclose(first, second, atol=1e-6)
+    draws = model.sample(twice, 50, random_state=0)
+    assert not np.allclose(draws[:, 0], draws[:, 1], atol=0.1)
+
+
+def test_noise_of_different_rows_is_independent(fitted):
+    X, _, model = fitted
+    draws = model.predict_distribution(X[:40]).draws
+    residuals = (draws - draws.mean(axis=0)) / draws.std(axis=0)
+    correlation = np.einsum("snk,smk->nmk", residuals, residuals) / len(draws)
+    off = correlation[~np.eye(40, dtype=bool)]
+    assert abs(off.mean()) < 0.01
+    assert off.std() < 1.3 / np.sqrt(len(draws))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,13 +27,14 @@ from card.manners import CONSTRAINTS, Estimator, torch_device
 from card.model import Model
 from card.noise import Schedule, even_log_snr
 from card.responses import honour
-from card.sample import make_sampler
+from card.sample import Sampler, make_sampler
 from card.together import MIN_ROWS, Job, fit_together
-from card.vector import FlowDraws
+from card.vector import FlowDraws, draws_of_rows
 
 __all__ = ["CARDRegressor", "fit_together", "torch_device"]
 
 SAMPLERS = {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}
+Draw = Callable[[Model, np.ndarray, int, Sampler, int], np.ndarray]  # rows, how many, how, seed -> draws
 
 
 class CARDRegressor(RegressorMixin, Estimator):
@@ -287,8 +288,10 @@ class CARDRegressor(RegressorMixin, Estimator):
         """The predicted distribution of each row: see `card.distribution.Distribution`."""
         return self._distribution(self._encode(X), self.n_draws, self.seed_)
 
-    def _distribution(self, x: np.ndarray, n_draws: int, seed: int) -> Distribution:
-        inner = self._plain_distribution(self.model_, x, n_draws, seed)
+    def _distribution(
+        self, x: np.ndarray, n_draws: int, seed: int, draw: Draw = draws_of_rows
+    ) -> Distribution:
+        inner = self._plain_distribution(self.model_, x, n_draws, seed, draw)
         if self.conformal_ is None:
             return inner
         if self.conformal == "split":
@@ -311,18 +314,20 @@ class CARDRegressor(RegressorMixin, Estimator):
             for k, rows in enumerate(by_fold)
         ]
 
-    def _plain_distribution(self, model: Model, x: np.ndarray, n_draws: int, seed: int) -> Distribution:
+    def _plain_distribution(
+        self, model: Model, x: np.ndarray, n_draws: int, seed: int, draw: Draw = draws_of_rows
+    ) -> Distribution:
         if self.sampler == "flow" and model.n_targets == 1:
             curve = model.curves(x, self.schedule_, self.n_nodes)
             inner: Distribution = Curves(curve, self.squeeze_)
         else:
-            inner = self._draws(model, x, n_draws, seed)
+            inner = self._draws(model, x, n_draws, seed, draw)
         return honour(inner, model.codec, *limits(self.bounds))
 
-    def _draws(self, model: Model, x: np.ndarray, n_draws: int, seed: int) -> Draws:
+    def _draws(self, model: Model, x: np.ndarray, n_draws: int, seed: int, draw: Draw) -> Draws:
         name = "multistep" if self.sampler == "flow" else self.sampler
         sampler = make_sampler(name, self.schedule_, self.n_evaluations)
-        draws = model.draw(x, n_draws, sampler, seed)
+        draws = draw(model, x, n_draws, sampler, seed)
         if self.sampler == "flow":
             return FlowDraws(draws, model, x)
         return Draws(draws, self.squeeze_, model.n_members)
@@ -344,7 +349,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         n_draws = check_n_draws(n_draws)
         x = self._encode(X)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        distribution = self._distribution(x, n_draws, seed)
+        distribution = self._distribution(x, n_draws, seed, Model.draw)
         if isinstance(distribution, Draws):
             return distribution._out(distribution.draws)
         return distribution.sample(n_draws, seed)
