@@ -616,7 +616,7 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
         (["run", "uci", "--set", "epochs"], "cannot read --set 'epochs'; write key=value"),
         (["run", "uci", "--set", "sampler=multistp"], "The 'sampler' parameter of CARDRegressor must be"),
         (["run", "uci", "--datasets", ","], "name a data set"),
-        (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=1000 prior=f'?"),
+        (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=100 prior=f'?"),
         (["run", "toy", "--seeds", "-1"], "cannot read seeds '-1'"),
         (["table", "uci", "--methods", "crd"], "unknown method 'crd'; did you mean 'card'?"),
         (["table", "uci", "--recipe", "papers"], "unknown recipe 'papers'; did you mean 'paper'?"),
@@ -824,11 +824,12 @@ def test_toys_ablation_and_classes_find_their_rows():
     del toy["split"]
     (table,) = tables.toy([toy])
     assert table.rows[0][:3] == ("Linear", "0.07 ± 0.02", "0.05 (1)")
-    variant = {**report("boston", rmse=2.5), "variant": "T=500 prior=zero"}
-    (table,) = tables.boston_ablation([variant])
+    variant = {**report("boston", recipe="paper", rmse=2.5), "variant": "T=500 prior=zero"}
+    (table,) = tables.boston_ablation([variant, report("boston", recipe="paper", rmse=2.6)])
     assert table.rows[3][:5] == ("500", "0.0001 to 0.04", "N(0, I)", "2.70 ± 0.68", "2.50 (1)")
+    assert table.rows[0][4] == "2.60 (1)", "the main experiment's"
     assert len(table.rows) == len(paper()["boston_prior_ablation"])
-    names = {v["name"] for v in load_raw("boston-ablation")["variants"]}
+    names = {v["name"] for v in load_raw("boston-ablation")["variants"]} | {"T=1000 prior=f"}
     assert names == {tables.ablation_variant(e["T"], e["prior"]) for e in paper()["boston_prior_ablation"]}
     one = {
         "dataset": "cifar10",

@@ -40,7 +40,7 @@ TABLES = {
         "the paper's chain and what stands in for it", reproduction.samplers, ("uci.jsonl",)
     ),
     "boston-ablation": TableEntry(
-        "chain length and prior on Boston", tables.boston_ablation, ("boston-ablation.jsonl",)
+        "chain length and prior on Boston", tables.boston_ablation, ("boston-ablation.jsonl", "uci.jsonl")
     ),
     "classification": TableEntry(
         "accuracy, NLL, PAvPU, PIW, t-test",

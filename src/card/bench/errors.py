@@ -24,8 +24,8 @@ def unknown(what: str, name: object, choices: Iterable[str], where: str = "") ->
     >>> print(unknown("method", "zzz", ["card", "pbp"], where="experiments/uci.toml"))
     experiments/uci.toml: unknown method 'zzz'; choose from card, pbp
     """
-    valid = list(choices)
+    valid = {choice.lower(): choice for choice in choices}
     near = get_close_matches(str(name).lower(), valid, n=1, cutoff=0.5)
-    remedy = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(valid)}"
+    remedy = f"did you mean {valid[near[0]]!r}?" if near else f"choose from {', '.join(valid.values())}"
     prefix = f"{where}: " if where else ""
     return BenchError(f"{prefix}unknown {what} {name!r}; {remedy}")
