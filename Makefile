@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: test test-slow demo bench docs lint clean
+.PHONY: test test-slow demo bench reproduction docs lint clean
 API := estimators classifier distribution persist metrics datasets plots confidence deferral evaluation report
 
 $(STAMP): pyproject.toml constraints.txt
@@ -29,6 +29,16 @@ demo: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
+
+reproduction: $(STAMP)
+	$(BIN)/card bench run uci --recipe paper --datasets boston
+	$(BIN)/card bench run uci --recipe paper --datasets yacht,energy
+	$(BIN)/card bench run uci --recipe paper --datasets concrete,wine --splits 0-4
+	$(BIN)/card bench run uci --recipe paper --datasets kin8nm,power,naval,protein --splits 0
+	$(BIN)/card bench run toy
+	$(BIN)/card bench run boston-ablation
+	$(BIN)/card bench page docs/reproduction.md
+	$(BIN)/card bench figure all --recipe paper
 
 docs: $(STAMP)
 	$(BIN)/pdoc --docformat numpy --output-directory site $(API:%=card.%)
