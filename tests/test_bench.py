@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from safetensors.torch import save
 from typer.testing import CliRunner
 
 from card.bench import bars, catalog, figures, reports, reproduction, runner, score, tables
+from card.bench.availability import missing_data
 from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
 from card.bench.cli import app
 from card.bench.errors import BenchError
@@ -206,7 +209,9 @@ def test_a_report_is_written_once_whoever_finishes_it_again(tmp_path):
     assert [r["metrics"]["rmse"] for r in read(path)] == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("tail", [b'{"dataset": "bos', b'{"dataset": "boston"\n', b"\x00\x00\x00", b"12\n"])
+@pytest.mark.parametrize(
+    "tail", [b'{"dataset": "bos', b'{"dataset": "boston"\n', b"\x00\x00\x00", b"12\n", b"{}\n"]
+)
 def test_a_damaged_last_line_is_reported_and_repaired_without_losing_the_others(tmp_path, tail):
     path = tmp_path / "uci.jsonl"
     append(path, [report(split=i) for i in range(3)])
@@ -241,7 +246,7 @@ def test_damage_before_the_last_line_is_an_error_that_names_the_line(tmp_path):
     path = tmp_path / "uci.jsonl"
     append(path, [report(split=0)])
     path.write_bytes(b"<<<<<<< HEAD\n" + path.read_bytes())
-    with pytest.raises(BenchError, match="line 1 is not a JSON object"):
+    with pytest.raises(BenchError, match="line 1 is not a report"):
         read(path)
 
 
@@ -329,6 +334,35 @@ def test_missing_data_is_not_a_failure(tmp_path, monkeypatch):
     assert summary.missing == {"year": 1}
     assert not summary.failures
     assert not (tmp_path / "tiny.jsonl").exists()
+
+
+def test_data_that_are_not_there_are_asked_for_once(tmp_path, monkeypatch):
+    asked = []
+
+    def absent(name):
+        asked.append(name)
+        raise FileNotFoundError(name)
+
+    monkeypatch.setattr("card.datasets.load_image", absent)
+    monkeypatch.setenv("CARD_DATA", str(tmp_path))
+    raw = {"kind": "image", "datasets": ["cifar100", "imagenet"], "seeds": "0-4"}
+    summary = runner.run(build("tiny", raw), tmp_path)
+    assert summary.missing == {"cifar100": 5, "imagenet": 5}
+    assert asked == ["cifar100"]
+
+
+def test_imagenet_is_run_from_folders_of_pictures_where_there_are_any(tmp_path, monkeypatch):
+    pictures = pytest.importorskip("PIL.Image")
+    monkeypatch.setenv("CARD_DATA", str(tmp_path))
+    assert "imagenet100" in missing_data()
+    for part, shade in itertools.product(("train", "val"), (10, 200)):
+        folder = tmp_path / "imagenet100" / part / f"n{shade}"
+        folder.mkdir(parents=True)
+        pictures.new("RGB", (70, 80), (shade, 0, 0)).save(folder / "one.png")
+    assert "imagenet100" not in missing_data()
+    data = KINDS["image"].load("imagenet100", 0, "modern")
+    assert data.X_train.shape == (2, 3, 64, 64)
+    assert data.y_test.tolist() == [0, 1]
 
 
 def test_a_unit_done_with_other_settings_is_not_taken_for_done(experiment, tmp_path):
@@ -665,6 +699,23 @@ def invoke(*words: str) -> str:
     return result.stdout
 
 
+def test_a_run_says_that_it_mends_a_damaged_line_and_runs_its_unit_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(TESTS)])
+    words = ["run", "uci", "--methods", BELL, "--datasets", "yacht", "--splits", "0-2"]
+    invoke(*words)
+    path = tmp_path / "results/uci.jsonl"
+    whole = without_seconds(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    shown = CliRunner().invoke(app, ["table", "uci", "--methods", BELL])
+    assert shown.exit_code == 0
+    assert "the last line is damaged" in shown.stderr
+    again = CliRunner().invoke(app, words)
+    assert "removed it, its unit will run again" in again.stderr
+    assert "1 run, 2 done before" in again.stdout
+    assert without_seconds(path) == whole
+
+
 def test_a_failed_unit_is_told_in_one_line_with_exit_code_1(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path, str(TESTS)])
@@ -944,6 +995,21 @@ def test_the_last_state_of_a_fit_without_averages_is_the_fitted_network(tmp_path
     assert np.allclose(other.sample(X, 3, random_state=0), model.sample(X, 3, random_state=0), atol=1e-5)
     early = _as_of(model, kept.folder / "1.safetensors")
     assert not np.allclose(early.sample(X, 3, random_state=0), model.sample(X, 3, random_state=0), atol=1e-2)
+
+
+def test_every_command_of_the_page_on_reproduction_is_one_that_works(tmp_path, monkeypatch):
+    page = ROOT / "docs/reproduction.md"
+    lines = re.findall(r"^card bench .*|(?<=`)card bench [^`]*(?=`)", page.read_text(), flags=re.M)
+    lines += re.findall(r"card bench .*", (ROOT / "Makefile").read_text())
+    assert len(lines) > 15
+    monkeypatch.setattr(runner, "run", lambda experiment, results, **_: runner.Summary(results))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/reproduction.md").write_text(page.read_text())
+    for line in dict.fromkeys(lines):
+        _, _, *words = shlex.split(line, comments=True)
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0 or "for figure" in result.stderr, (line, result.output)
 
 
 def test_narrowing_checks_anew(experiment):

@@ -22,7 +22,7 @@ def _uci_paths(name: str) -> list[str]:
 
 
 def _image_paths() -> dict[str, list[str]]:
-    paths = {name: [name] for name in IMAGES}
+    paths = {name: [f"{name}/train"] for name in IMAGES}
     for name in paths.keys() & images.SOURCES.keys():
         source = images.SOURCES[name]
         folders = getattr(source, "folders", None) or (getattr(source, "folder", name),)

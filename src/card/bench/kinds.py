@@ -10,6 +10,7 @@ import numpy as np
 
 from card import datasets
 from card.bench.errors import BenchError, DataNotAvailable
+from card.datasets.fetch import locate
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,21 @@ def _load_toy(name: str, seed: int, recipe: str) -> Data:
 
 
 def _load_image(name: str, seed: int, recipe: str) -> Data:
+    if name in PICTURES:
+        return _load_pictures(name)
     rows = _available(name, lambda: datasets.load_image(name))
     return Data(rows.X_train, rows.y_train, rows.X_test, rows.y_test)
+
+
+def _load_pictures(name: str) -> Data:
+    """From <name>/train and <name>/val, each with a folder for every class, brought to one small size."""
+    folder = locate([name])
+    if folder is None or not (folder / "train").is_dir():
+        raise DataNotAvailable(name)
+    train, test = (datasets.load_image_folder(folder / part, PICTURES[name]) for part in ("train", "val"))
+    if train.classes != test.classes:
+        raise ValueError(f"{folder}: train and val have different classes; give both the same folders")
+    return Data(train.X, train.y, test.X, test.y)
 
 
 def _available(name: str, load: Callable[[], Any]) -> Any:
@@ -115,6 +129,8 @@ IMAGES = {
     "imagenet100": 130000,
     "imagenet": 1331167,
 }
+PICTURES = {"imagenet100": (64, 64), "imagenet": (64, 64)}
+"""Sets that are folders of pictures, and the height and width they are read at."""
 KINDS = {
     kind.name: kind
     for kind in (

@@ -19,6 +19,8 @@ from typing import Any
 from card.bench.errors import BenchError
 
 IDENTITY = ("dataset", "split", "seed", "method", "recipe", "variant")
+NEEDED = ("dataset", "method", "recipe")
+"""Without these a line is no report."""
 
 Report = dict[str, Any]
 
@@ -78,7 +80,7 @@ def parse(data: bytes, path: Path) -> tuple[list[Report], int]:
             reports.append(report)
         elif line.strip() and number < len(lines):
             raise BenchError(
-                f"{path}: line {number} is not a JSON object, and lines follow it; "
+                f"{path}: line {number} is not a report, and lines follow it; "
                 "mend or delete that line by hand"
             )
         elif line.strip():
@@ -92,7 +94,7 @@ def _parse_line(line: bytes) -> Report | None:
         report = json.loads(line)
     except ValueError:
         return None
-    return report if isinstance(report, dict) else None
+    return report if isinstance(report, dict) and all(name in report for name in NEEDED) else None
 
 
 def read(path: Path) -> list[Report]:

@@ -147,13 +147,17 @@ def _outcomes(
 
 def _one_by_one(tasks: Sequence[tuple[Unit, ...]], ledger: Ledger) -> Iterator[Outcome]:
     """First what no other process is at; then what the others have left, once they are done with it."""
-    taken = []
+    taken, absent = [], set[str]()
     for task in tasks:
         with ledger.claim(task, wait=False) as ours:
-            if ours:
-                yield from _recorded(task, ledger)
-            else:
+            if not ours:
                 taken.append(task)
+            elif absent.isdisjoint(unit.dataset for unit in task):
+                for outcome in _recorded(task, ledger):
+                    absent |= {outcome.missing} - {""}
+                    yield outcome
+            else:  # data that could not be had a moment ago are not asked for again
+                yield from (Outcome(unit, missing=unit.dataset) for unit in ledger.left(task))
     for task in taken:
         with ledger.claim(task):
             yield from _recorded(task, ledger)
