@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from card.confidence import Entropy
+
 
 class Labels:
     """A classifier that knows the answers, now and then doubtful."""
@@ -18,6 +20,14 @@ class Labels:
 
     def predict_mean_model(self, X):
         return np.full((len(X), 2), 0.5)
+
+    def doubt(self, X):
+        return 1 - self.predict_proba(X).max(1)
+
+    def decompose(self, X):
+        p = self.predict_proba(X)
+        entropy = -(p * np.log(p)).sum(1)
+        return Entropy(0.9 * entropy, 0.1 * entropy)
 
     def assess(self, X):
         p = self.predict_proba(X)

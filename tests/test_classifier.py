@@ -267,3 +267,22 @@ def test_an_interrupted_fit_leaves_no_model(monkeypatch):
         clf.fit(X, Y)
     with pytest.raises(NotFittedError):
         clf.predict(X)
+
+
+def test_triage_goes_by_the_doubt(modern):
+    doubt = modern.doubt(X)
+    assert doubt.shape == (150,)
+    assert doubt[modern.triage(X, budget=0.1)].min() >= doubt[~modern.triage(X, budget=0.1)].max()
+
+
+def test_noise_and_doubt_are_parts_of_the_entropy(clf):
+    noise, doubt = clf.decompose(X)
+    assert noise.shape == doubt.shape == (150,)
+    assert (noise >= 0).all()
+    assert (doubt >= 0).all()
+    p = clf.predict_proba(X)
+    entropy = -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)
+    np.testing.assert_allclose(noise + doubt, entropy, atol=0.05)
+    assert clf.denoiser == "unit" or doubt.max() < 1e-9  # one member has nobody to disagree with
+    order = np.random.default_rng(0).permutation(150)
+    np.testing.assert_allclose(clf.decompose(X[order]).epistemic, doubt[order], atol=1e-6)

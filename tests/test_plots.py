@@ -128,3 +128,46 @@ def test_of_a_thousand_classes_the_likeliest_are_drawn():
     p = np.arange(1000) / np.arange(1000).sum()
     ax = plots.class_probabilities(np.arange(1000), p, max_classes=3)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["997", "998", "999"]
+
+
+def test_shares_of_a_row_fill_its_bar_and_the_true_class_has_a_dot():
+    p = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1]])
+    ax = plots.class_shares(p, ["a", "b", "c"], labels=["first", "second"], y=["b", "b"])
+    widths = np.array([[bar.get_width() for bar in bars] for bars in ax.containers])
+    np.testing.assert_allclose(widths.sum(axis=0), 1)
+    dots = np.concatenate([c.get_offsets() for c in ax.collections])
+    np.testing.assert_allclose(dots[dots[:, 1].argsort()], [[0.35, 0], [0.15, 1]])
+    assert ax.get_yticklabels()[0].get_text() == "first"
+
+
+def test_classes_beyond_the_fifth_are_drawn_together():
+    ax = plots.class_shares(np.full((1, 10), 0.1), np.arange(10))
+    assert ax.containers[-1][0].get_width() == pytest.approx(0.5)
+    assert len(ax.containers) == 6
+
+
+def test_widths_are_shares_of_the_right_and_of_the_wrong_rows():
+    ax = plots.widths_by_outcome([0.1, 0.2, 0.9, 1.0], [True, True, False, False])
+    for bars in ax.containers:
+        assert sum(bar.get_height() for bar in bars) == pytest.approx(100)
+
+
+def test_risk_is_drawn_beside_that_of_another():
+    ax = plots.risk_coverage([True, False], [0.9, 0.8], other=([False, True], [0.9, 0.8]))
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [100, 50])
+
+
+def test_parts_of_entropy_are_drawn_as_they_are():
+    ax = plots.uncertainty_parts([0.4, 0.9], [0.1, 0.0], entropy=True)
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[0.4, 0.1], [0.9, 0]])
+
+
+@pytest.mark.parametrize("width", [3.0, 4.1, 6.4, 12.0])
+def test_a_legend_above_leaves_the_picture_its_width(width):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 3), layout="constrained")
+    y = np.arange(9.0)
+    ax = plots.intervals_vs_observed(y, y, y - 1, y + 1, ax=figure.add_subplot())
+    figure.canvas.draw()
+    assert ax.get_position().width > 0.6

@@ -13,7 +13,8 @@ from houses import QUICK, houses
 from labels import Labels
 
 from card import CARDRegressor
-from card.report import build_report
+from card.evaluation import score_classes
+from card.report import build_report, classification
 from card.report.effects import column_effects
 from card.report.regression import choose_rows, verdict
 
@@ -40,25 +41,107 @@ def class_page():
 def test_the_report_has_every_section(page):
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
-        "Data",
         "Headline",
         "Reliability",
         "Predictions",
         "Certain and uncertain rows",
         "Noise and doubt",
         "Columns",
+        "Data",
     ]
-    assert page.count("<figure>") == 8
+    assert re.findall(r"<figure><h3>(.*?)</h3>", page) == [
+        "Where observed values fell",
+        "Promised and observed coverage",
+        "Ten equally probable bins",
+        "95 % intervals and observed values",
+        "Predicted densities",
+        "Noise and doubt, row by row",
+        "Effect on the mean",
+        "Effect on the spread",
+    ]
+
+
+def test_the_report_begins_with_what_the_table_holds(page):
+    lead = page_text(page.split("<nav>")[0].split("</h1>")[1])
+    assert "50 rows with a known response; 5 columns to predict from" in lead
+    assert "(2 of numbers, 1 of true or false, 1 of categories, 1 of dates)" in lead
+    assert "% of their cells are missing" in lead
+
+
+def test_every_metric_has_a_tile_with_its_meaning(page, class_page):
+    for text, names in (
+        (page, ["rmse", "crps", "nll", "picp", "piw", "qice"]),
+        (class_page, ["accuracy", "nll", "brier", "ece", "aurc", "pavpu"]),
+    ):
+        assert re.findall(r'<div class="tile"><h3>(.*?)</h3>', text) == names
+        assert text.count('<p class="meaning">') == len(names)
+        assert "mean model alone" in text
 
 
 def test_the_report_on_classes_says_who_should_look_at_what(class_page):
-    assert "Who should look at what" in class_page
+    assert re.findall(r"<h2>(.*?)</h2>", class_page) == [
+        "Headline",
+        "Reliability",
+        "Who should look at what",
+        "Predictions",
+        "Certain and uncertain rows",
+        "Noise and doubt",
+        "Columns",
+        "Data",
+    ]
     assert page_text(class_page).count("errors among the rest") == 1
-    assert class_page.count("<figure>") == 4
+    assert re.findall(r"<figure><h3>(.*?)</h3>", class_page) == [
+        "Confidence and accuracy",
+        "Errors among the rows answered",
+        "Rows with more than one answer",
+        "How far the draws spread",
+        "Noise and doubt, row by row",
+        "Effect on the mean",
+        "Effect on the spread",
+    ]
+
+
+def test_the_report_on_classes_counts_which_is_taken_for_which(class_page):
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", class_page.split("Which class is taken for which")[1])
+    assert cells[0] == "no"
+    assert cells[3] == "yes"
+    assert sum(map(int, (*cells[1:3], *cells[4:6]))) == 200
+
+
+def test_of_many_classes_the_mistakes_are_listed():
+    classes = np.array([f"c{i}" for i in range(20)])
+    y, label = classes[[0, 0, 1, 2]], classes[[3, 3, 1, 4]]
+    text = page_text(classification._confusion(y, label, classes))
+    assert " ".join(text.split()) == "Mistaken most often true predicted rows c0 c3 2 c2 c4 1"
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"), [(1.0, "as sure as it should be"), (9.0, "too sure"), (0.1, "less sure than it might")]
+)
+def test_the_verdict_on_classes_tells_sure_from_too_sure(scale, said):
+    rng = np.random.default_rng(0)
+    a = rng.normal(0, 1.5, 2000)
+    y = np.where(rng.random(2000) < 1 / (1 + np.exp(-a)), "yes", "no")
+    p = 1 / (1 + np.exp(-scale * a))
+    proba = np.column_stack([1 - p, p])
+    scores = score_classes(y, proba, None, ["no", "yes"], n_resamples=20)
+    assert said in classification.verdict(proba, scores)
 
 
 def page_text(page):
     return html.unescape(re.sub(r"<[^>]+>", " ", page))
+
+
+def test_effects_on_several_targets_are_told_apart():
+    X = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40.0)})
+
+    def summary(table):
+        both = table[["a", "b"]].to_numpy()
+        return both * [1, 100], both * 0
+
+    effects = column_effects(summary, X)
+    assert effects.of(0).mean[1] == effects.of(1).mean[0] == 0
+    assert effects.of(1).mean[1] == pytest.approx(100 * effects.of(0).mean[0], rel=0.5)
 
 
 def test_the_report_loads_nothing_from_anywhere(page, class_page):
@@ -95,6 +178,12 @@ def test_a_browser_shows_all_figures_without_errors_or_sideways_scrolling(reques
         f"<iframe src='report.html' style='border:0' width='{width}' height='900'></iframe>"
     )
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    flags += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+    ]
     command = [CHROMIUM, *flags, f"--user-data-dir={tmp_path}/p", "--window-size=1600,1000"]
     done = subprocess.run(
         [*command, "--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()],
@@ -129,6 +218,12 @@ def test_rows_with_several_peaks_come_first():
     assert len(picks) == 4
 
 
+def test_shown_shapes_differ_from_one_another():
+    centres = np.array([0.0] * 30 + [9.0] * 2)
+    _, picks = choose_rows(Gaussians(centres, 1.0, 4.0), most=2)
+    assert sorted(centres[picks]) == [0, 9]
+
+
 def test_effects_are_zero_for_a_column_that_is_not_used_and_exact_for_one_that_is():
     X = pd.DataFrame(
         {"used": np.tile([0.0, 1.0], 50), "idle": np.arange(100.0), "noisy": np.tile([1.0, 3.0], 50)}
@@ -151,6 +246,7 @@ def test_several_targets_have_sections_of_their_own():
     )
     y = np.column_stack([frame["price"], -frame["price"]])
     page = build_report(model, frame.drop(columns="price"), y)
+    assert page.count("<figure>") == 2 * 8
     assert [h for h in re.findall(r"<h2>(.*?)</h2>", page) if h.startswith("Reliability")] == [
         "Reliability: y0",
         "Reliability: y1",

@@ -51,8 +51,7 @@ class Triage:
         check_is_fitted(self)
         experience = self._experience(held_out)
         kind = self._best_doubt(experience) if by == "auto" else by
-        evidence, proba = self._evidence(X, self.n_draws)
-        doubts = deferral.doubt(replace(evidence, proba=proba), kind)
+        doubts = self._doubt(X, kind)[0]
         known = None if experience is None else (experience[0][kind], experience[1])
         if target_accuracy is not None and known is None:
             raise ValueError(
@@ -60,6 +59,16 @@ class Triage:
                 "from all: give held_out=(X, y), or fit with cv."
             )
         return deferral.triage(doubts, budget=budget, target_accuracy=target_accuracy, held_out=known)
+
+    def doubt(self, X: Any, by: By = "auto") -> np.ndarray:
+        """(n_rows,) how doubtful each row is, larger for more doubt: what `triage` goes by."""
+        check_is_fitted(self)
+        return self._doubt(X, self._best_doubt(self._experience(None)) if by == "auto" else by)[0]
+
+    def _doubt(self, X: Any, kind: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The doubt, and the probabilities (N, C)."""
+        evidence, proba = self._evidence(X, self.n_draws)
+        return deferral.doubt(replace(evidence, proba=proba), kind), proba
 
     def _experience(
         self, held_out: tuple[Any, Any] | None
@@ -86,9 +95,8 @@ class Triage:
         check_is_fitted(self)
         number = self._numbers(y)
         kind = self._best_doubt(self._experience(None)) if by == "auto" else by
-        evidence, proba = self._evidence(X, self.n_draws)
+        doubts, proba = self._doubt(X, kind)
         f = self.predict_mean_model(X)
-        doubts = deferral.doubt(replace(evidence, proba=proba), kind)
         return deferral.deferral_gain(proba.argmax(axis=1) == number, doubts, f.argmax(axis=1) == number, f)
 
     def _numbers(self, y: Any) -> np.ndarray:

@@ -408,6 +408,27 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         p = np.concatenate(f)
         return p / p.sum(axis=1, keepdims=True)
 
+    def decompose(self, X: Any) -> confidence.Entropy:
+        """Noise and doubt: the aleatoric and the epistemic part of each row's entropy, in nats.
+
+        By what the members, one per fold, say each for itself; of a single member all is noise.
+        """
+        n_draws = self.n_draws if hasattr(self, "mixture_") and self.mixture_.draws else 2
+        parts = [self._members(x, given) for _, x, given in self._chunks(X, n_draws)]
+        return confidence.entropy_parts(np.concatenate(parts, axis=1))
+
+    def _members(self, x: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+        """(M, N, C) probabilities as `predict_proba` makes them, of each member alone."""
+        glimpse = self.model_.look(x, given)
+        evidence = self._weigh(glimpse, self.n_draws) if self.mixture_.draws else None
+        direct = self.model_.direct(glimpse)
+        return np.stack(
+            [
+                self.mixture_(candidate_probabilities(f, None if direct is None else direct[m], evidence))
+                for m, f in enumerate(glimpse.f)
+            ]
+        )
+
     def assess(self, X: Any, n_draws: int = 100, alpha: float = 0.05) -> pd.DataFrame:
         """How sure one may be of each row.
 

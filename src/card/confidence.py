@@ -77,6 +77,13 @@ class Evidence(Lead):
         return self.piw.argmin(axis=1)
 
 
+class Entropy(NamedTuple):
+    """The two parts of the entropy of predicted probabilities, in nats (N,)."""
+
+    aleatoric: Floats  # noise in the labels: more data would not remove it
+    epistemic: Floats  # disagreement between members: more data would
+
+
 class QQ(NamedTuple):
     """What `qq_differences` returns; a straight line of `ordered` over `theoretical` means normal."""
 
@@ -189,6 +196,21 @@ def assess(
         widths = {f"piw_{label}": evidence.piw[:, c] for c, label in enumerate(labels.tolist())}
     last = {"p_value": evidence.p_value, "certain": evidence.p_value < alpha}
     return pd.DataFrame(first | widths | last)
+
+
+def entropy_parts(proba: ArrayLike) -> Entropy:
+    """Noise and doubt in what M members say of N rows, probabilities (M, N, C).
+
+    The mean entropy of the members, and by how much the entropy of their mean exceeds it: the mutual
+    information between the label and the member.
+
+    >>> parts = entropy_parts([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
+    >>> parts.aleatoric.round(3), parts.epistemic.round(3)
+    (array([0.693, 0.   ]), array([0.   , 0.693]))
+    """
+    p = fractions("proba", proba).astype(float)
+    aleatoric = special.entr(p).sum(axis=2).mean(axis=0)
+    return Entropy(aleatoric, np.maximum(special.entr(p.mean(axis=0)).sum(axis=1) - aleatoric, 0.0))
 
 
 def tune_temperature(

@@ -199,9 +199,9 @@ def intervals_vs_observed(
     x = np.arange(len(order))
     hit = (low <= seen) & (seen <= high)
     ax.vlines(x, low, high, color=SKY, alpha=0.75, lw=max(1.0, min(5.0, 380 / len(x))), label="interval")
-    ax.plot(x, centre, color=BLUE, lw=1.4, label="predicted mean")
-    ax.scatter(x[hit], seen[hit], s=14, color=INK, zorder=3, label="observed, inside")
-    ax.scatter(x[~hit], seen[~hit], s=30, color=VERMILION, marker="X", zorder=4, label="observed, outside")
+    ax.plot(x, centre, color=BLUE, lw=1.4, label="mean")
+    ax.scatter(x[hit], seen[hit], s=14, color=INK, zorder=3, label="observed")
+    ax.scatter(x[~hit], seen[~hit], s=30, color=VERMILION, marker="X", zorder=4, label="outside it")
     ax.set_xticks([])
     _legend_above(ax)
     return _tidy(ax, "rows, by predicted mean", "response")
@@ -240,17 +240,80 @@ def reliability_diagram(
     return _tidy(ax, "confidence", "accuracy")
 
 
-def risk_coverage(correct: ArrayLike, confidence: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
-    """Error rate on the most confident rows, as more of them are answered without a person's help."""
+def risk_coverage(
+    correct: ArrayLike,
+    confidence: ArrayLike,
+    *,
+    other: tuple[ArrayLike, ArrayLike] | None = None,
+    other_label: str = "f alone",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Error rate on the most confident rows, as more of them are answered without a person's help.
+
+    Parameters
+    ----------
+    correct, confidence : (n_rows,) each
+    other : (correct, confidence) of another classifier, drawn for comparison
+    """
     ax = _axes(ax)
     curve = risk_coverage_curve(correct, confidence)
     ax.plot(curve.coverage, 100 * curve.risk, color=BLUE, lw=2, label="most confident first")
+    if other is not None:
+        second = risk_coverage_curve(*other)
+        ax.plot(second.coverage, 100 * second.risk, color=GREY, lw=1.4, ls="--", label=other_label)
     ax.axhline(100 * curve.risk[-1], color=ORANGE, lw=1.2, label="in random order")
     ax.set_xlim(0, 1)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
-    ax.legend(frameon=False)
+    _legend_above(ax)
     return _tidy(ax, "share of rows answered", "errors among them, %")
+
+
+def class_shares(
+    proba: ArrayLike,
+    classes: ArrayLike,
+    *,
+    labels: Sequence[str] | None = None,
+    y: ArrayLike | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """The predicted probabilities of several rows, a bar a row, the first on top.
+
+    Classes beyond the five that matter most in these rows are drawn together. A dot marks the share of the
+    true class y.
+    """
+    ax = _axes(ax)
+    p, names = np.asarray(proba, dtype=float), np.asarray(classes)
+    n = len(p)
+    order = np.argsort(-p.sum(axis=0), kind="stable")
+    top, rest = order[:5], order[5:]
+    at, left = np.arange(n)[::-1], np.zeros(n)
+    for colour, i in zip((BLUE, ORANGE, GREEN, PURPLE, SKY), top, strict=False):
+        ax.barh(at, p[:, i], left=left, color=colour, height=0.72, label=_shorten(str(names[i]), 16))
+        if y is not None:
+            true = np.asarray(y) == names[i]
+            ax.scatter((left + p[:, i] / 2)[true], at[true], s=26, color=INK, edgecolor="white", zorder=3)
+        left = left + p[:, i]
+    if len(rest):
+        ax.barh(at, 1 - left, left=left, color=PALE, height=0.72, label="all others")
+    ax.set_yticks(at, list(labels or map(str, range(n))))
+    ax.set_xlim(0, 1)
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
+    _legend_above(ax)
+    return _tidy(ax, "predicted probability", "row")
+
+
+def widths_by_outcome(widths: ArrayLike, correct: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
+    """Interval widths (PIW) of the predicted classes, of rows that were right and of rows that were wrong."""
+    ax = _axes(ax)
+    widths, correct = np.asarray(widths, dtype=float), np.asarray(correct, dtype=bool)
+    edges = np.linspace(0, float(widths.max()) or 1.0, 21)
+    for rows, colour, label in ((correct, SKY, "right"), (~correct, VERMILION, "wrong")):
+        if rows.any():
+            weights = np.full(rows.sum(), 100 / rows.sum())
+            ax.hist(widths[rows], bins=edges.tolist(), weights=weights, color=colour, alpha=0.6, label=label)
+    _legend_above(ax)
+    return _tidy(ax, "interval width of the predicted class", "% of the rows right, or wrong")
 
 
 def class_probabilities(
@@ -289,17 +352,24 @@ def class_probabilities(
     return _tidy(ax, "predicted probability", "")
 
 
-def uncertainty_parts(aleatoric: ArrayLike, epistemic: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
-    """Noise that no more data would remove, against doubt that more data would; one point a row, as std."""
+def uncertainty_parts(
+    aleatoric: ArrayLike, epistemic: ArrayLike, *, entropy: bool = False, ax: "Axes | None" = None
+) -> "Axes":
+    """Noise that no more data would remove, against doubt that more data would; one point a row.
+
+    Variances are drawn as standard deviations; with `entropy`, nats are drawn as they are.
+    """
     ax = _axes(ax)
-    a, e = np.sqrt(np.asarray(aleatoric, dtype=float)), np.sqrt(np.asarray(epistemic, dtype=float))
+    a, e = (np.asarray(part, dtype=float) for part in (aleatoric, epistemic))
+    a, e = (a, e) if entropy else (np.sqrt(a), np.sqrt(e))
     ax.scatter(a, e, s=16, color=BLUE, alpha=0.5, lw=0)
     top = 1.05 * float(max(a.max(), e.max())) or 1.0
     ax.plot([0, top], [0, top], color=GREY, lw=1, ls=":", label="equal parts")
     ax.set_xlim(0, 1.05 * float(a.max()) or 1.0)
     ax.set_ylim(0, 1.15 * float(e.max()) or 1.0)
-    ax.legend(frameon=False)
-    return _tidy(ax, "noise in the data (aleatoric std)", "doubt of the model (epistemic std)")
+    _legend_above(ax)
+    unit = "nats" if entropy else "std"
+    return _tidy(ax, f"noise in the data (aleatoric {unit})", f"doubt of the model (epistemic {unit})")
 
 
 def column_effects(
@@ -356,7 +426,7 @@ def _legend_above(ax: "Axes", **options: Any) -> None:
     handles, labels = ax.get_legend_handles_labels()
     figure: Any = ax.get_figure()
     room = ax.get_position().width * figure.get_size_inches()[0]
-    ncols = max(1, min(len(labels), int(room / (0.55 + 0.085 * max(map(len, labels))))))
+    ncols = next((n for n in range(len(labels), 1, -1) if _legend_width(labels, n) < room), 1)
     ax.legend(
         handles,
         labels,
@@ -369,6 +439,11 @@ def _legend_above(ax: "Axes", **options: Any) -> None:
         handlelength=1.4,
         **options,
     )
+
+
+def _legend_width(labels: Sequence[str], ncols: int) -> float:
+    """About how many inches a legend of so many columns takes."""
+    return sum(0.5 + 0.08 * max(map(len, column)) for column in np.array_split(labels, ncols))
 
 
 def _honest_bars(ax: "Axes", share: float, n_rows: int, unit: float) -> None:

@@ -8,8 +8,8 @@ import pandas as pd
 
 from card.evaluation import assess_rows, match_labels, score, score_classes
 from card.facts import is_classifier, n_targets, target_names
-from card.report import classification, html, regression
-from card.report.data import data_section
+from card.report import classification, html, regression, shared
+from card.report.data import data_section, data_sentence
 from card.report.effects import column_effects
 
 MOST_DENSITIES = 1000  # rows searched for densities with several peaks
@@ -42,81 +42,84 @@ def build_report(
     X = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     numbers = np.arange(1, len(y) + 1) if numbers is None else numbers
     make = _classes if is_classifier(model) else _numbers
-    verdicts, sections = make(model, X, np.asarray(y), numbers, advance)
-    lead = html.text(source) if source else ""
+    verdicts, targets, sections = make(model, X, np.asarray(y), numbers, advance)
+    kinds = getattr(model.features_, "kinds", {})
+    sections.append(("Data", data_section(X, targets, kinds)))
+    lead = html.text(f"{source} {data_sentence(X, kinds)}".strip())
     lead += "".join(html.text(v).replace("<p>", '<p class="verdict">') for v in verdicts)
     return html.page(title, lead, sections)
 
 
-def _numbers(
-    model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, advance: Advance
-) -> tuple[list[str], Sections]:
+Parts = tuple[list[str], dict[str, np.ndarray], Sections]  # verdicts, observed responses by name, sections
+
+
+def _numbers(model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, advance: Advance) -> Parts:
     cards, alone = model.predict_distribution(X), model.predict_mean_model(X)
     k = n_targets(model)
-    names = target_names(model) or [f"y{i}" for i in range(k or 1)]
-    targets = {name: y if k is None else y[:, i] for i, name in enumerate(names)}
-    kinds = model.features_.kinds if model.features_ is not None else {}
-    sections: Sections = [("Data", data_section(X, targets, kinds))]
-    verdicts = []
+    names = target_names(model) or (["response"] if k is None else [f"y{i}" for i in range(k)])
     parts = cards.decompose()
-    for i, name in enumerate(names):
-        target = None if k is None else i
-        rows = assess_rows(y, cards, target)
-        scores = {"card": score(rows), "f alone": score(assess_rows(y, alone, target))}
-        some = slice(MOST_DENSITIES)
-        of = "" if k is None else f": {name}"
-        verdicts.append((f"{name}: " if of else "") + regression.verdict(rows, scores["card"]))
-        sections += [
-            (f"Headline{of}", regression.metric_tiles(scores)),
-            (f"Reliability{of}", regression.reliability(rows)),
-            (f"Predictions{of}", regression.predictions(rows, numbers, cards[some] if k is None else None)),
-            (f"Certain and uncertain rows{of}", regression.certain_rows(rows, numbers)),
-        ]
-        aleatoric, epistemic = (p if k is None else p[:, i] for p in parts)
-        sections.append((f"Noise and doubt{of}", regression.parts(aleatoric, epistemic)))
 
     def summary(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         distribution = model.predict_distribution(table)
         return distribution.mean(), distribution.std()
 
-    sections.append(
-        (
-            "Columns",
-            regression.effects_section(column_effects(summary, X, advance=advance), "units of the response"),
+    effects = column_effects(summary, X, advance=advance)
+    verdicts, targets, sections = [], {}, []
+    for i, name in enumerate(names):
+        target, of = (None, "") if k is None else (i, f": {name}")
+        rows = assess_rows(y, cards, target)
+        targets[name] = rows.y
+        scores = {"card": score(rows), "f alone": score(assess_rows(y, alone, target))}
+        some = cards[:MOST_DENSITIES] if k is None else cards[:MOST_DENSITIES].marginal(i)
+        noise, doubt = (p if k is None else p[:, i] for p in parts)
+        unit = f"units of {name}"
+        moves = (
+            ("Effect on the mean", "the predicted mean", unit),
+            ("Effect on the spread", "the predicted standard deviation", unit),
         )
-    )
-    return verdicts, sections
+        verdicts.append((f"{name}: " if of else "") + regression.verdict(rows, scores["card"]))
+        sections += [
+            (f"Headline{of}", shared.metric_tiles(scores)),
+            (f"Reliability{of}", regression.reliability(rows)),
+            (f"Predictions{of}", regression.predictions(rows, numbers, some, name)),
+            (f"Certain and uncertain rows{of}", regression.certain_rows(rows, numbers)),
+            (f"Noise and doubt{of}", shared.parts_section(noise, doubt, numbers, "variance")),
+            (f"Columns{of}", shared.effects_section(effects.of(target), moves)),
+        ]
+    return verdicts, targets, sections
 
 
-def _classes(
-    model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, advance: Advance
-) -> tuple[list[str], Sections]:
+def _classes(model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, advance: Advance) -> Parts:
     classes = np.asarray(model.classes_)
     y = match_labels(y, classes)
-    proba, details = model.predict_proba(X), model.assess(X)
-    scores = {"card": score_classes(y, proba, details["certain"].to_numpy(), classes)}
-    if hasattr(model, "predict_mean_model"):
-        scores["f alone"] = score_classes(y, np.asarray(model.predict_mean_model(X)), None, classes)
-    name = (target_names(model) or ["label"])[0]
-    look = classification.triage(y, proba, classes, numbers)
-    if hasattr(model, "deferral_gain"):
-        gain = model.deferral_gain(X, y)
-        look += classification.gain(gain.aurc, gain.f_aurc)
+    proba, details, doubt = model.predict_proba(X), model.assess(X), model.doubt(X)
+    f = np.asarray(model.predict_mean_model(X))
+    label = classes[proba.argmax(axis=1)]
+    widths = details[[f"piw_{c}" for c in classes]].to_numpy()[np.arange(len(y)), proba.argmax(axis=1)]
+    scores = {
+        "card": score_classes(y, proba, details["certain"].to_numpy(), classes),
+        "f alone": score_classes(y, f, None, classes),
+    }
 
     def summary(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         p = np.clip(model.predict_proba(table), 1e-12, 1)
         return p, -(p * np.log(p)).sum(axis=1)
 
-    return [classification.verdict(len(y), scores["card"])], [
-        ("Data", data_section(X, {name: y}, getattr(model.features_, "kinds", {}))),
-        ("Headline", regression.metric_tiles(scores)),
+    effects = column_effects(summary, X, advance=advance)
+    effects = type(effects)(effects.names, effects.mean.mean(axis=1), effects.spread)
+    moves = (
+        ("Effect on the mean", "the predicted probability of a class", "probability"),
+        ("Effect on the spread", "the indecision (entropy of the probabilities)", "nats"),
+    )
+    noise, doubtful = model.decompose(X)
+    sections = [
+        ("Headline", shared.metric_tiles(scores)),
         ("Reliability", classification.reliability(y, proba, classes)),
-        ("Who should look at what", look),
+        ("Who should look at what", classification.triage(label, y, proba, doubt, f, classes, numbers)),
+        ("Predictions", classification.predictions(y, proba, widths, classes, numbers)),
         ("Certain and uncertain rows", classification.certain_rows(details, y, numbers)),
-        (
-            "Columns",
-            regression.effects_section(
-                column_effects(summary, X, advance=advance), "probability, or nats of entropy"
-            ),
-        ),
+        ("Noise and doubt", shared.parts_section(noise, doubtful, numbers, "entropy", entropy=True)),
+        ("Columns", shared.effects_section(effects, moves)),
     ]
+    name = (target_names(model) or ["label"])[0]
+    return [classification.verdict(proba, scores["card"])], {name: y}, sections

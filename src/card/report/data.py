@@ -1,5 +1,6 @@
-"""What the table holds, column by column."""
+"""What the table holds, in a sentence and column by column."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,8 +13,40 @@ from card.report import html
 MOST = 40
 
 
+KINDS = {
+    "number": "of numbers",
+    "boolean": "of true or false",
+    "category": "of categories",
+    "many": "of categories with many levels",
+    "date": "of dates",
+}
+
+
+def data_sentence(X: pd.DataFrame, kinds: Mapping[str, str]) -> str:
+    """Rows, columns and gaps.
+
+    >>> data_sentence(pd.DataFrame({"a": [1.0, None]}), {"a": "number"})
+    '2 rows with a known response; 1 column to predict from (1 of numbers); 50 % of its cells are missing.'
+    """
+    n_rows, n_columns = X.shape
+    counts = Counter(kinds.get(str(c)) for c in X.columns) if kinds else {}
+    of = ", ".join(f"{counts[kind]:,} {words}" for kind, words in KINDS.items() if counts.get(kind))
+    share = 100 * np.mean([is_missing(X.iloc[:, i].to_numpy(dtype=object)).mean() for i in range(n_columns)])
+    gaps = (
+        "no cell is" if share == 0 else f"{share:.2g} % of {'its' if n_columns == 1 else 'their'} cells are"
+    )
+    return (
+        f"{n_rows:,} {_plural('row', n_rows)} with a known response; {n_columns:,} "
+        f"{_plural('column', n_columns)} to predict from{f' ({of})' if of else ''}; {gaps} missing."
+    )
+
+
+def _plural(word: str, n: int) -> str:
+    return word if n == 1 else word + "s"
+
+
 def data_section(X: pd.DataFrame, targets: dict[str, np.ndarray], kinds: Mapping[str, str]) -> str:
-    """Rows, columns, kinds (as the model sees them, where it knows), gaps and ranges."""
+    """Kinds (as the model sees them, where it knows), gaps and ranges."""
     names = [str(c) for c in X.columns][:MOST]
     frame = X.iloc[:, :MOST].set_axis(names, axis=1)
     rows = [(name, "response", *_describe(pd.Series(y))) for name, y in targets.items()]
@@ -21,10 +54,8 @@ def data_section(X: pd.DataFrame, targets: dict[str, np.ndarray], kinds: Mapping
         kind, missing, values = _column(name, frame)
         rows.append((name, kinds.get(name, kind), missing, values))
     more = X.shape[1] - len(names)
-    return html.text(
-        f"{len(X):,} rows with a known response, {X.shape[1]:,} columns to predict from."
-        + (f" The first {MOST} are listed." if more > 0 else "")
-    ) + html.table(["column", "kind", "missing", "values"], rows, numeric=[2])
+    said = html.text(f"The first {MOST} of {X.shape[1]:,} columns.") if more > 0 else ""
+    return said + html.table(["column", "kind", "missing", "values"], rows, numeric=[2], stack=True)
 
 
 def _column(name: str, frame: pd.DataFrame) -> tuple[str, str, str]:

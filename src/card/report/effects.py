@@ -17,11 +17,17 @@ BUDGET = 4000  # predictions to spend
 
 @dataclass(frozen=True)
 class Effects:
-    """One entry a column."""
+    """An entry a column; of several targets or classes a second axis."""
 
     names: list[str]
     mean: np.ndarray
     spread: np.ndarray
+
+    def of(self, target: int | None) -> "Effects":
+        """Those on one target."""
+        if target is None:
+            return self
+        return Effects(self.names, self.mean[:, target], self.spread[:, target])
 
 
 def column_effects(
@@ -40,16 +46,16 @@ def column_effects(
     rng = np.random.default_rng(seed)
     n_rows = min(len(X), max(20, BUDGET // (X.shape[1] + 1)))
     X = X.iloc[np.sort(rng.permutation(len(X))[:n_rows])].reset_index(drop=True)
-    centre, spread = summary(X)
-    moved = np.empty((2, X.shape[1]))
+    before = summary(X)
+    moved = []
     for i in range(X.shape[1]):
         shuffled = X.copy()
-        order = _derangement(rng, len(X))
-        shuffled.isetitem(i, X.iloc[order, i].array)
-        new_centre, new_spread = summary(shuffled)
-        moved[:, i] = np.abs(new_centre - centre).mean(), np.abs(new_spread - spread).mean()
+        shuffled.isetitem(i, X.iloc[_derangement(rng, len(X)), i].array)
+        after = summary(shuffled)
+        moved.append([np.abs(new - old).mean(axis=0) for new, old in zip(after, before, strict=True)])
         advance(1)
-    return Effects([str(c) for c in X.columns], *moved)
+    mean, spread = (np.array(part) for part in zip(*moved, strict=True))
+    return Effects([str(c) for c in X.columns], mean, spread)
 
 
 def _derangement(rng: np.random.Generator, n: int) -> np.ndarray:

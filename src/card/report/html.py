@@ -7,7 +7,9 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-WIDTH, HEIGHT = 4.8, 3.5  # inches of a figure: legible on a phone, two beside each other on a screen
+from card import __version__
+
+WIDTH, HEIGHT = 4.1, 3.2  # inches of a figure: letters of 11 pixels on a phone, of 16 on a screen
 
 
 def page(title: str, lead: str, sections: Iterable[tuple[str, str]]) -> str:
@@ -24,7 +26,8 @@ def page(title: str, lead: str, sections: Iterable[tuple[str, str]]) -> str:
         '<link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body>"
         f"<header><h1>{escape(title)}</h1>{lead}<nav>{links}</nav></header><main>{body}</main>"
-        "<footer>Written by card-diffusion. This file is complete: it loads nothing from anywhere.</footer>"
+        f"<footer>Written by card-diffusion {__version__}. This file is complete: it loads nothing from "
+        "anywhere.</footer>"
         "</body></html>\n"
     )
 
@@ -34,15 +37,26 @@ def text(*sentences: str) -> str:
     return f"<p>{escape(' '.join(sentences))}</p>"
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Sequence[int] = ()) -> str:
-    """A table; columns whose positions are in `numeric` are set flush right."""
-    css = ['class="n"' if i in numeric else "" for i in range(len(headings))]
-    head = "".join(f"<th {c}>{escape(h)}</th>" for h, c in zip(headings, css, strict=True))
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Sequence[int] = (), stack: bool = False
+) -> str:
+    """A table; columns whose positions are in `numeric` are set flush right.
+
+    With `stack` the cells of a row stand below each other on a phone, each with its heading.
+    """
+    css = [' class="n"' if i in numeric else "" for i in range(len(headings))]
+    says = [f' data-label="{escape(h)}"' if stack else "" for h in headings]
+    head = "".join(f"<th{c}>{escape(h)}</th>" for h, c in zip(headings, css, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td {c}>{escape(str(v))}</td>" for v, c in zip(row, css, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{c}{s}>{escape(str(v))}</td>" for v, c, s in zip(row, css, says, strict=True))
+        + "</tr>"
         for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    kind = ' class="stack"' if stack else ""
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def tiles(items: Iterable[tuple[str, str, str, str]]) -> str:
@@ -51,7 +65,8 @@ def tiles(items: Iterable[tuple[str, str, str, str]]) -> str:
         '<div class="tiles">'
         + "".join(
             f'<div class="tile"><h3>{escape(name)}</h3><p class="value">{escape(value)}</p>'
-            f'<p class="beside">{escape(beside)}</p><p class="meaning">{escape(meaning)}</p></div>'
+            + (f'<p class="beside">{escape(beside)}</p>' if beside else "")
+            + f'<p class="meaning">{escape(meaning)}</p></div>'
             for name, value, beside, meaning in items
         )
         + "</div>"
@@ -60,7 +75,7 @@ def tiles(items: Iterable[tuple[str, str, str, str]]) -> str:
 
 def figures(items: Iterable[tuple[Any, str, str]]) -> str:
     """Pictures side by side: (Axes, title, caption)."""
-    return '<div class="figures">' + "".join(_figure(*item) for item in items) + "</div>"
+    return '<div class="figures">' + "".join(figure(*item) for item in items) + "</div>"
 
 
 def columns(*parts: str) -> str:
@@ -68,7 +83,8 @@ def columns(*parts: str) -> str:
     return '<div class="figures">' + "".join(f"<div>{part}</div>" for part in parts) + "</div>"
 
 
-def _figure(ax: Any, title: str, caption: str) -> str:
+def figure(ax: Any, title: str, caption: str) -> str:
+    """One picture with its heading and what it says."""
     return (
         f'<figure><h3>{escape(title)}</h3><img src="{_data(ax)}" alt="{escape(title)}: {escape(caption)}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
@@ -100,3 +116,12 @@ def number(value: float) -> str:
     ('12,346', '0.01235')
     """
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def chance(p: float) -> str:
+    """A probability, with the digits that matter.
+
+    >>> chance(0.51234), chance(0.99996), chance(3.6e-208)
+    ('0.512', '> 0.999', '< 0.001')
+    """
+    return "> 0.999" if p > 0.9995 else "< 0.001" if p < 0.0005 else f"{p:.3f}"

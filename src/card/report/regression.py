@@ -7,9 +7,8 @@ from scipy.signal import find_peaks
 from scipy.stats import binom
 
 from card import plots
-from card.evaluation import COVERAGE, MEANING, Estimate, Rows
+from card.evaluation import COVERAGE, Estimate, Rows
 from card.report import html
-from card.report.effects import Effects
 
 RIDGES = 8
 
@@ -27,20 +26,6 @@ def verdict(rows: Rows, scores: dict[str, Estimate]) -> str:
     return (
         f"The 95 % intervals held {held:.1f} % of the {n:,} observed values, {said} "
         f"(an honest forecaster would land between {low:.0f} and {high:.0f} %)."
-    )
-
-
-def metric_tiles(scores: dict[str, dict[str, Estimate]]) -> str:
-    """Each metric, the mean model's beside it, and what it means."""
-    alone = scores.get("f alone", {})
-    return html.tiles(
-        (
-            name,
-            str(estimate),
-            f"mean model alone: {alone[name]}" if name in alone else "",
-            MEANING[name][0].upper() + MEANING[name][1:] + ".",
-        )
-        for name, estimate in scores["card"].items()
     )
 
 
@@ -71,32 +56,31 @@ def reliability(rows: Rows) -> str:
     )
 
 
-def predictions(rows: Rows, numbers: np.ndarray, distribution: Any | None = None) -> str:
-    """Predictions and what was observed, and the shapes of some of them."""
+def predictions(rows: Rows, numbers: np.ndarray, distribution: Any, name: str) -> str:
+    """Predictions and what was observed, and the shapes of some of them; `name` is the response's."""
     caption = "Rows from the lowest to the highest predicted mean" + (
         ", an even selection of 90." if len(rows) > 90 else "."
     )
-    ax = html.canvas(4.4)
+    ax = html.canvas(4.0)
     plots.intervals_vs_observed(rows.y, rows.mean, rows.lower, rows.upper, max_rows=90, ax=ax)
-    items = [
-        (
-            ax,
-            "95 % intervals and observed values",
-            caption + " Crosses are observed values outside their interval: about one in twenty should be.",
-        )
-    ]
-    if distribution is not None:
-        items.append(_densities(distribution, rows.y, numbers))
-    return html.figures(items)
+    ax.set_ylabel(name)
+    caption += " Crosses are observed values outside their interval: about one in twenty should be."
+    return html.figures(
+        [
+            (ax, "95 % intervals and observed values", caption),
+            _densities(distribution, rows.y, numbers, name),
+        ]
+    )
 
 
-def _densities(distribution: Any, y: np.ndarray, numbers: np.ndarray) -> tuple[Any, str, str]:
+def _densities(distribution: Any, y: np.ndarray, numbers: np.ndarray, name: str) -> tuple[Any, str, str]:
     """Predicted densities, rows with several peaks first, then from narrow to wide."""
     peaks, picks = choose_rows(distribution)
     several = int((peaks > 1).sum())
-    ax = html.canvas(4.4)
+    ax = html.canvas(4.0)
     plots.density_ridge(distribution[picks], y[picks], labels=[f"row {numbers[i]}" for i in picks], ax=ax)
     ax.set_ylabel("")
+    ax.set_xlabel(name)
     if several:
         said = f"{several} of {len(peaks)} rows looked at have more than one peak; those come first."
     else:
@@ -120,54 +104,37 @@ def certain_rows(rows: Rows, numbers: np.ndarray, n: int = 6) -> str:
 def _rows_table(rows: Rows, numbers: np.ndarray, picks: np.ndarray) -> str:
     inside = (rows.lower <= rows.y) & (rows.y <= rows.upper)
     columns = (rows.y, rows.mean, rows.lower, rows.upper)
-    cells = [
-        (numbers[i], *(html.number(float(v[i])) for v in columns), "inside" if inside[i] else "outside")
-        for i in picks
-    ]
-    return html.table(["row", "observed", "mean", "lower", "upper", ""], cells, numeric=range(5))
+    cells = []
+    for i in picks:
+        y, mean, lower, upper = (html.number(float(v[i])) for v in columns)
+        cells.append((numbers[i], y, mean, f"{lower} to {upper}", "" if inside[i] else "outside"))
+    return html.table(["row", "observed", "mean", "95 % interval", ""], cells, numeric=range(3))
 
 
 def choose_rows(distribution: Any, most: int = RIDGES) -> tuple[np.ndarray, np.ndarray]:
-    """(number of peaks of each row, the rows to show)."""
+    """(number of peaks of each row, the rows to show).
+
+    Of the rows with several peaks those that differ most from one another; then others, from narrow to wide.
+    """
     _, p = plots.density_curves(distribution)
     peaks = np.array([len(find_peaks(np.pad(row, 1), prominence=0.15 * row.max())[0]) for row in p])
     std = distribution.std()
     many = np.flatnonzero(peaks > 1)
-    many = many[np.argsort(-peaks[many] - std[many] / std.max(), kind="stable")][:most]
+    many = many[np.argsort(-peaks[many] - std[many] / std.max(), kind="stable")]
+    many = many[_unlike(p[many], most)]
     rest = np.setdiff1d(np.argsort(std, kind="stable"), many, assume_unique=True)
+    rest = rest[peaks[rest] <= 1] if (peaks <= 1).any() else rest[:0]
     spread = rest[np.linspace(0, len(rest) - 1, min(len(rest), most - len(many))).round().astype(int)]
     return peaks, np.concatenate([many, spread])
 
 
-def parts(aleatoric: np.ndarray, epistemic: np.ndarray) -> str:
-    """Noise and doubt."""
-    share = 100 * float(epistemic.sum() / max((aleatoric + epistemic).sum(), 1e-300))
-    return html.text(
-        f"{share:.0f} % of the predicted variance is doubt of the model, which more data of the same kind "
-        "would reduce; the rest is noise in the response that these columns cannot explain."
-    ) + html.figures(
-        [
-            (
-                plots.uncertainty_parts(aleatoric, epistemic, ax=html.canvas()),
-                "Noise and doubt, row by row",
-                "A point a row, as standard deviations. Rows high up are unlike what the model has seen.",
-            )
-        ]
-    )
-
-
-def effects_section(effects: Effects, unit: str, most: int = 12) -> str:
-    """Bars for the mean and for the spread."""
-    items = []
-    for values, what in ((effects.mean, "mean"), (effects.spread, "spread")):
-        top = np.argsort(-values, kind="stable")[:most]
-        ax = html.canvas(max(1.6, 0.7 + 0.27 * len(top)))
-        plots.column_effects([effects.names[i] for i in top], values[top], label=unit, ax=ax)
-        items.append(
-            (
-                ax,
-                f"Effect on the {what}",
-                f"How far the predicted {what} moves, on average, when the column is shuffled.",
-            )
-        )
-    return html.text("What the model uses; not necessarily what causes what.") + html.figures(items)
+def _unlike(p: np.ndarray, most: int) -> np.ndarray:
+    """Positions of the first curve, then ever that which is farthest from those taken."""
+    if len(p) == 0:
+        return np.zeros(0, dtype=int)
+    taken = [0]
+    distance = np.abs(p - p[0]).sum(axis=1)
+    while len(taken) < min(most, len(p)):
+        taken.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.abs(p - p[taken[-1]]).sum(axis=1))
+    return np.array(taken)
