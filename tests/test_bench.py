@@ -693,6 +693,23 @@ def test_run_table_and_list_work_together_and_quick_results_stay_apart(tmp_path,
     assert "experiments" in listed
 
 
+def test_a_quick_run_of_the_toys_ends_with_their_table_and_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(TESTS)])
+    (tmp_path / "experiments").mkdir()
+    raw = (ROOT / "experiments/toy.toml").read_text()
+    short = raw[: raw.index("[[quick.overrides]]")] + '[[quick.arrays]]\nkeep = "scatter"\n'
+    (tmp_path / "experiments/toy.toml").write_text(short)
+    append(tmp_path / "results/toy.jsonl", [{**report("linear", rmse=9.0), "recipe": "modern"}])
+    committed = (tmp_path / "results/toy.jsonl").read_bytes()
+    said = invoke("run", "toy", "--quick", "--methods", BELL, "--jobs", "1")
+    assert f"RMSE, {BELL}" in said
+    assert "8 run, 0 done before -> results/quick/toy.jsonl" in said
+    drawn = {path.name for path in (tmp_path / "results/quick/figures").iterdir()}
+    assert drawn == {"toys.png", "toys.svg", "coverage.png", "coverage.svg"}
+    assert (tmp_path / "results/toy.jsonl").read_bytes() == committed
+
+
 def invoke(*words: str) -> str:
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == 0, result.output

@@ -108,7 +108,34 @@ def run(
         together=together,
         show=say,
     )
+    if quick:
+        _show(chosen, summary.path)
     _conclude(chosen, summary, debug)
+
+
+def _show(experiment: Experiment, report: Path) -> None:
+    """The table of this experiment, and the figures that start from its reports."""
+    from card.bench.figures import FIGURES
+
+    if experiment.name in TABLES:
+        methods = ",".join(experiment.methods)
+        typer.echo(table_text(experiment.name, "text", methods, "", report.parent) + "\n")
+    for name, entry in FIGURES.items():
+        if entry.files == (report.name,):
+            _draw(name, report.parent, report.parent / "figures", "", needed=False)
+
+
+def _draw(name: str, results: Path, out: Path, recipe: str, needed: bool = True) -> None:
+    """Draw a figure; if there is nothing to draw and it is not needed, only say so."""
+    from card.bench.figures import draw
+
+    try:
+        for path in draw(name, results, out, recipe):
+            typer.echo(str(path))
+    except BenchError as error:
+        if needed:
+            raise
+        say(f"card bench: {error}")
 
 
 def _find(experiment: str, folder: Path | None) -> Path:
@@ -287,18 +314,12 @@ def figure(
     results: Results = Path("results"),
 ) -> None:
     """Draw a figure of the paper from the reports and arrays kept here."""
-    from card.bench.figures import FIGURES, draw
+    from card.bench.figures import FIGURES
 
     if name not in (*FIGURES, "all"):
         raise unknown("figure", name, FIGURES)
     for each in FIGURES if name == "all" else [name]:
-        try:
-            for path in draw(each, results / "quick" if quick else results, out, recipe):
-                typer.echo(str(path))
-        except BenchError as error:
-            if name != "all":
-                raise
-            say(f"card bench: {error}")
+        _draw(each, results / "quick" if quick else results, out, recipe, needed=name != "all")
 
 
 def main() -> None:
