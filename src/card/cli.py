@@ -285,14 +285,16 @@ def report(
 
 @command
 def demo(
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Picture to write.")] = Path("card-demo.png"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Picture to write; beside it a report.")] = Path(
+        "card-demo.png"
+    ),
     seed: Seed = 0,
     set_: Settings = None,
     force: Force = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Fit two packaged examples, print their scores, draw a picture; about two minutes."""
+    """Show all of this on two packaged examples, with a picture and a report; about two minutes."""
     from card.app.common import Terminal
     from card.app.demo import demo as run
 

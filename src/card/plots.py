@@ -404,14 +404,17 @@ def density_curves(
     return t, p
 
 
-def _axes(ax: "Axes | None") -> "Axes":
-    if ax is not None:
-        return ax
+def new_figure(width: float = 6.4, height: float = 4.0) -> Any:
+    """An empty figure of so many inches, or the advice to install matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("pictures need matplotlib: pip install 'card-diffusion[plots]'") from None
-    return Figure(figsize=(6.4, 4), layout="constrained").add_subplot()
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _axes(ax: "Axes | None") -> "Axes":
+    return new_figure().add_subplot() if ax is None else ax
 
 
 def _tidy(ax: "Axes", x: str, y: str) -> "Axes":

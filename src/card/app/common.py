@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -54,14 +54,14 @@ class Terminal:
             self.out.print(text, soft_wrap=isinstance(text, str), markup=not isinstance(text, str))
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1, title: str = "") -> Table:
-    """A table to print, its first `left` columns flush left; brackets in names are no markup."""
-    out = Table(box=None, pad_edge=False, title=Text(title) if title else None, title_justify="left")
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], left: int, title: str) -> Group:
+    """A table to print below its title, its first `left` columns flush left; brackets are no markup."""
+    out = Table(box=None, pad_edge=False)
     for i, heading in enumerate(headings):
         out.add_column(Text(heading), justify="left" if i < left else "right")
     for row in rows:
         out.add_row(*(Text(str(cell)) for cell in row))
-    return out
+    return Group(Text(title, style="italic"), out)
 
 
 def _width() -> int | None:

@@ -12,7 +12,7 @@ from card.app.predict import probability_name
 from card.evaluation import match_labels
 from card.facts import is_classifier, n_targets, target_names
 from card.files import read_chunks
-from card.plots import class_probabilities, density, density_curves
+from card.plots import class_probabilities, density, density_curves, new_figure
 from card.writing import atomic, require_free
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -163,10 +163,6 @@ BLOCKS_ACROSS = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 
 
 def _figure(title: str, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise Problem("pictures need matplotlib: pip install 'card-diffusion[plots]'") from None
-    figure = Figure(figsize=(6.4, height), layout="constrained")
+    figure = new_figure(height=height)
     figure.suptitle(title, x=0.01, ha="left")
     return figure

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from card.app.common import Terminal, counted, known_rows, load_model
+from card.app.common import Terminal, counted, known_rows, load_model, require_other
+from card.plots import new_figure
 from card.report import build_report
 from card.writing import atomic, require_free
 
@@ -27,6 +28,8 @@ class ReportOptions:
 
 def report(options: ReportOptions, terminal: Terminal) -> None:
     """Read the rows, build the page, write it."""
+    new_figure()  # without matplotlib there is no report: better said now than after the predictions
+    require_other(options.out, options.data, options.model)
     require_free(options.out, options.force)
     model = load_model(options.model)
     chunks, n_rows = [], 0

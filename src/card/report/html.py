@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from card import __version__
+from card.plots import new_figure
 
 WIDTH, HEIGHT = 4.1, 3.2  # inches of a figure: letters of 11 pixels on a phone, of 16 on a screen
 
@@ -93,11 +94,7 @@ def figure(ax: Any, title: str, caption: str) -> str:
 
 def canvas(height: float = HEIGHT) -> Any:
     """Axes of the report's size."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("the report needs matplotlib: pip install 'card-diffusion[plots]'") from None
-    return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
+    return new_figure(WIDTH, height).add_subplot()
 
 
 def _data(ax: Any) -> str:
