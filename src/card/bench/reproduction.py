@@ -140,7 +140,7 @@ def _cells(part: str, ones: Sequence[Comparison]) -> Table:
     notes = ["A number in brackets says how many splits or seeds were run, where the paper has more."]
     if part.endswith("UCI"):
         notes.append("RMSE of kin8nm and naval times 100; NLL by the paper's rule; QICE and PICP in percent.")
-    columns = ("", "metric", "here", "paper", "verdict")
+    columns = ("data", "metric", "here", "paper", "verdict")
     return Table(part, columns, tuple(one.row() for one in ones), notes=tuple(notes))
 
 
