@@ -371,6 +371,7 @@ def test_every_look_at_a_training_row_has_noise_of_its_own(monkeypatch):
         ("concrete-dropout", {"length_scale": 0.0}, "length_scale must be above 0"),
         ("contextual-dropout", {"dropout": 0.0}, "dropout must lie strictly between 0 and 1"),
         ("bayes-by-backprop", {"prior_scale": 0.0}, "prior_scale must be above 0"),
+        ("bayes-by-backprop", {"kl_weight": -1.0}, "kl_weight must be 0 or above"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(name, settings, message):
