@@ -28,7 +28,7 @@ FLOORS = [
     {"class_learners", "class_denoise", "class_folds"},
     {"crossfit", "mixture"},
     {"model", "distribution"},
-    {"fit", "conformal", "responses", "vector", "reader"},
+    {"fit", "conformal", "responses", "vector", "reader", "held_out"},
     {"together", "manners", "class_networks", "class_model"},
     {"base"},
     {"class_fit", "class_parameters"},

@@ -109,6 +109,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
     model_ : ClassModel
     tau_ : temperature of the draws' probabilities
     mixture_ : what `predict_proba` is made of
+    n_rows_ : rows that it was fitted to
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -325,6 +326,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         self.mixture_ = judged.mixture
         self.experience_ = judged.experience
         self.target_names_ = target_names(y)
+        self.n_rows_ = len(as_labels(y))
 
     def _schedule(self) -> Schedule:
         if self.denoiser == "unit":

@@ -23,6 +23,7 @@ from card import recipes
 from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
 from card.distribution import Curves, Distribution, Draws, Gaussian, check_n_draws
 from card.flow import FLOW_RANGE
+from card.held_out import held_out_scores
 from card.manners import CONSTRAINTS, Estimator, torch_device
 from card.model import Model
 from card.noise import Schedule, even_log_snr
@@ -104,6 +105,10 @@ class CARDRegressor(RegressorMixin, Estimator):
     ----------
     model_ : Model
         The fitted model.
+    n_rows_ : int
+        Rows that it was fitted to.
+    held_out_scores_ : dict or None
+        rmse, crps and picp of some of them, each predicted by models that have not seen it.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -313,6 +318,14 @@ class CARDRegressor(RegressorMixin, Estimator):
             thinned(scores(self._plain_distribution(model.member(k), job.x[rows], 1, 0), job.y[rows, 0]))
             for k, rows in enumerate(by_fold)
         ]
+
+    def _held_out_scores(self, model: Model, job: Job) -> dict[str, float] | None:
+        """What a model card tells of rows that were not seen, where that can be told."""
+        if model.fold is None or model.n_targets > 1 or self.sampler != "flow":
+            return None
+        return held_out_scores(
+            model, job.x, job.y[:, 0], job.seed, lambda m, x: self._plain_distribution(m, x, 1, 0)
+        )
 
     def _plain_distribution(
         self, model: Model, x: np.ndarray, n_draws: int, seed: int, draw: Draw = draws_of_rows

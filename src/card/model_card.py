@@ -24,6 +24,7 @@ def model_card(estimator: Any, metrics: dict[str, float] | None = None) -> str:
     """
     sections = [
         _title(estimator),
+        _data(estimator),
         _response(estimator),
         _columns(estimator),
         _metrics(estimator, metrics),
@@ -42,6 +43,12 @@ def _title(estimator: Any) -> str:
         "Predicts a whole distribution for each row, by diffusion around a mean model (CARD). "
         "The model file holds numbers and text only; loading it runs no code."
     )
+
+
+def _data(estimator: Any) -> str:
+    n_rows, n_columns = getattr(estimator, "n_rows_", None), getattr(estimator, "n_features_in_", None)
+    said = [f"{n:,} {what}" for n, what in ((n_rows, "rows"), (n_columns, "columns")) if n is not None]
+    return f"## Data\n\nFitted to {' of '.join(said)}." if said else ""
 
 
 def _response(estimator: Any) -> str:
@@ -88,6 +95,12 @@ def _metrics(estimator: Any, metrics: dict[str, float] | None) -> str:
         kind = "out of fold" if estimator.get_params().get("cv") is not None else "in sample"
         lines.append(
             f"- typical error of the mean model alone, {kind}: {', '.join(f'{s:.6g}' for s in scale)}"
+        )
+    held_out = getattr(estimator, "held_out_scores_", None)
+    if held_out is not None:
+        lines.append(
+            "- out of fold, {rows} rows, each by models that have not seen it: rmse {rmse:.6g}, "
+            "crps {crps:.6g}, inside the 95 % interval {picp:.1f} %".format(**held_out)
         )
     known = getattr(estimator, "experience_", None)
     if known is not None:

@@ -132,6 +132,7 @@ def estimator_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
         "feature_names_in": None if names is None else [str(name) for name in names],
         "n_features_in": getattr(estimator, "n_features_in_", None),
         "target_names": getattr(estimator, "target_names_", None),
+        "n_rows": getattr(estimator, "n_rows_", None),
         "seed": estimator.seed_,
         **own,
     }
@@ -279,6 +280,7 @@ def _estimator(
     if manifest["n_features_in"] is not None:
         estimator.n_features_in_ = manifest["n_features_in"]
     estimator.target_names_ = manifest.get("target_names")
+    estimator.n_rows_ = manifest.get("n_rows")  # the first files did not count them
     estimator.seed_ = manifest["seed"]
     kinds[manifest["kind"]](estimator, manifest, bundle, modules)
     return estimator

@@ -22,7 +22,11 @@ from card.warp import Warp
 def regressor_state(estimator: Any, bundle: Bundle) -> dict[str, Any]:
     for k, scores in enumerate(estimator.conformal_ or []):
         bundle.put("conformal", {str(k): scores})
-    return {"squeeze": estimator.squeeze_, "model": _model_state(estimator.model_, bundle)}
+    return {
+        "squeeze": estimator.squeeze_,
+        "model": _model_state(estimator.model_, bundle),
+        "held_out_scores": getattr(estimator, "held_out_scores_", None),
+    }
 
 
 def _model_state(model: Model, bundle: Bundle) -> dict[str, Any]:
@@ -89,6 +93,7 @@ def _mean_state(mean: Predictor, bundle: Bundle) -> dict[str, Any]:
 
 def restore_regressor(estimator: Any, manifest: dict[str, Any], bundle: Bundle, modules: Any) -> None:
     estimator.squeeze_ = manifest["squeeze"]
+    estimator.held_out_scores_ = manifest.get("held_out_scores")
     scores = bundle.get("conformal")
     estimator.conformal_ = [scores[str(k)] for k in range(len(scores))] or None
     estimator.model_ = _model(manifest["model"], bundle, torch_device(estimator.device))

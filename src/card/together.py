@@ -121,6 +121,8 @@ def _publish(estimator: Any, job: Job, model: Model, fitting: Fitting, y: Any) -
     estimator.squeeze_ = job.squeeze
     estimator.schedule_ = getattr(model.denoiser, "schedule", None) or fitting.schedule
     estimator.conformal_ = estimator._calibrate(model, job) if estimator.conformal is not None else None
+    estimator.n_rows_ = len(job.y)
+    estimator.held_out_scores_ = estimator._held_out_scores(model, job)
     model.fold = None
     estimator.model_ = model
 
