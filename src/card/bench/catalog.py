@@ -26,6 +26,7 @@ class TableEntry:
 TABLES = {
     "toy": TableEntry("RMSE, QICE, PICP of the eight toys", tables.toy, ("toy.jsonl",)),
     "uci": TableEntry("RMSE, NLL, QICE, PICP beside the paper's five methods", tables.uci, ("uci.jsonl",)),
+    "glance": TableEntry("beside the paper's CARD, in short", tables.glance, ("uci.jsonl",)),
     "comparison": TableEntry(
         "wins, losses and ranks of all methods run", comparison.comparison, ("uci.jsonl",)
     ),
