@@ -879,7 +879,7 @@ def test_a_page_is_made_anew_by_one_command(tmp_path, monkeypatch):
 
 def test_the_short_table_has_a_line_for_each_set_run_and_marks_the_better_of_two():
     found = [report(split=i, rmse=0.4, nll_paper=1.0, qice=5.0, picp=97.0) for i in range(2)]
-    (table,) = TABLES["glance"].build([*found, report(method="pbp", rmse=0.1)], ())
+    (table,) = catalog.TABLES["glance"].build([*found, report(method="pbp", rmse=0.1)], ())
     assert table.rows == (
         ("yacht", "2 of 20", "0.40", "0.65", "1.00", "0.90", "5.00", "8.03", "97.00", "99.84"),
     )
