@@ -5,7 +5,8 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: test test-slow demo bench reproduction docs lint clean
-API := estimators classifier distribution persist metrics datasets plots confidence deferral evaluation report
+API := estimators classifier distribution features persist metrics datasets plots confidence deferral evaluation report \
+	integrations.skpro
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
