@@ -171,3 +171,32 @@ def test_a_legend_above_leaves_the_picture_its_width(width):
     ax = plots.intervals_vs_observed(y, y, y - 1, y + 1, ax=figure.add_subplot())
     figure.canvas.draw()
     assert ax.get_position().width > 0.6
+
+
+def whole_numbers():
+    """Predictions of two rows of counts."""
+    from card.distribution import Gaussian
+    from card.responses import OnGrid
+
+    return OnGrid(Gaussian(np.array([2.0, 5.0]), np.array([1.0, 0.8])))
+
+
+def test_counts_are_drawn_as_bars_not_as_needles():
+    counts = whole_numbers()
+    t, p = plots.density_curves(counts)
+    np.testing.assert_allclose((p * (t[1] - t[0])).sum(axis=1), 1, atol=0.02)
+    for k in (1.0, 2.0, 5.0):
+        here = np.abs(t - k) < 0.45
+        np.testing.assert_allclose(p[:, here] - counts.pdf(np.full(2, k))[:, None], 0, atol=0.004)
+
+
+def test_the_interval_of_a_count_is_shaded_by_whole_bars():
+    ax = plots.density(whole_numbers(), row=0, coverage=0.6)
+    shaded = ax.collections[0].get_paths()[0].vertices[:, 0]
+    np.testing.assert_allclose([shaded.min(), shaded.max()], [0.5, 3.5], atol=0.05)
+
+
+def test_a_count_with_one_hill_has_one_peak():
+    from card.report.regression import choose_rows
+
+    assert choose_rows(whole_numbers())[0].tolist() == [1, 1]

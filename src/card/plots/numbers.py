@@ -63,7 +63,7 @@ def density(
     ax = axes(ax)
     one = distribution[row : row + 1]
     t, p = density_curves(one, span=[] if y is None else [y])
-    lower, upper = one.quantile([(1 - coverage) / 2, (1 + coverage) / 2])[0]
+    lower, upper = _whole_bars(one, one.quantile([(1 - coverage) / 2, (1 + coverage) / 2])[0])
     inside = (t >= lower) & (t <= upper)
     ax.fill_between(
         t, p[0], where=inside.tolist(), color=SKY, alpha=0.55, lw=0, label=f"{coverage:.0%} interval"
@@ -76,6 +76,16 @@ def density(
     ax.set_yticks([])
     legend_above(ax)
     return tidy(ax, "response", "predicted density")
+
+
+def _whole_bars(distribution: Any, ends: np.ndarray) -> np.ndarray:
+    """The ends of an interval, moved to the borders of the bars they are in."""
+    values = grid_values(distribution)
+    if values is None:
+        return ends
+    first, last = np.searchsorted(values, ends)
+    borders = grid_borders(values)
+    return borders[[first, min(last + 1, len(values))]]
 
 
 def density_ridge(
@@ -113,18 +123,62 @@ def density_curves(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(points, density of every row at them), over the range of the predictions and of `span`.
 
-    A response on a grid (counts, ordinal levels) has no density; its mass is spread over the points.
+    A response on a grid (counts, ordinal levels) has no density; it is drawn as a histogram, a bar a value. A
+    density too narrow for the points is spread over those next to it.
     """
     ends = np.concatenate([np.ravel(distribution.quantile([0.002, 0.998])), np.asarray(span, dtype=float)])
     margin = 0.04 * (np.ptp(ends) or 1.0)
     t = np.linspace(ends.min() - margin, ends.max() + margin, n_points)
     p = np.asarray(distribution.pdf(np.tile(t, (len(distribution), 1))), dtype=float)
     lost = p.sum(axis=1) * (t[1] - t[0]) < 0.5
-    if lost.any():
-        edges = np.tile(np.append(t, t[-1] + t[1] - t[0]), (len(distribution), 1))
-        mass = np.diff(np.asarray(distribution.cdf(edges), dtype=float), axis=1) / (t[1] - t[0])
-        p = np.where(lost[:, None], mass, p)
-    return t, p
+    if not lost.any():
+        return t, p
+    grid = grid_values(distribution)
+    if grid is not None:
+        return _histogram(distribution, grid, n_points, ends)
+    edges = np.append(t, t[-1] + t[1] - t[0])
+    return t, np.where(lost[:, None], _masses(distribution, edges) / (t[1] - t[0]), p)
+
+
+def grid_values(distribution: Any) -> np.ndarray | None:
+    """The values that the predictions can take, where these are few: whole numbers, ordinal levels.
+
+    >>> from card.distribution import Gaussian
+    >>> grid_values(Gaussian(np.zeros(2), np.ones(2))) is None
+    True
+    """
+    quantiles = np.asarray(distribution.quantile(np.linspace(0.002, 0.998, 250)), dtype=float)
+    steps = np.diff(quantiles, axis=1) > 0
+    return np.unique(quantiles) if steps.mean() < 0.9 else None
+
+
+def grid_borders(values: np.ndarray) -> np.ndarray:
+    """Half-way between the values; the outer bars are as wide as their neighbours.
+
+    >>> grid_borders(np.array([0.0, 1.0, 3.0]))
+    array([-0.5,  0.5,  2. ,  4. ])
+    """
+    gaps = np.diff(values) if len(values) > 1 else np.ones(1)
+    inner = (values[1:] + values[:-1]) / 2
+    return np.concatenate([[values[0] - gaps[0] / 2], inner, [values[-1] + gaps[-1] / 2]])
+
+
+def _histogram(
+    distribution: Any, values: np.ndarray, n_points: int, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    borders = grid_borders(values)
+    bars = _masses(distribution, np.append(borders[0], values)) / np.diff(borders)
+    low, high = min(borders[0], ends.min()), max(borders[-1], ends.max())
+    margin = 0.02 * (high - low)
+    t = np.linspace(low - margin, high + margin, n_points)
+    bar = np.searchsorted(borders, t, side="right") - 1
+    outside = (bar < 0) | (bar >= len(values))
+    return t, np.where(outside, 0.0, bars[:, np.clip(bar, 0, len(values) - 1)])
+
+
+def _masses(distribution: Any, edges: np.ndarray) -> np.ndarray:
+    """(N, m - 1) probabilities of the steps between m edges."""
+    return np.diff(np.asarray(distribution.cdf(np.tile(edges, (len(distribution), 1))), dtype=float), axis=1)
 
 
 def pit(values: ArrayLike, *, n_bins: int = 20, ax: "Axes | None" = None) -> "Axes":
@@ -154,7 +208,7 @@ def coverage_curve(values: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     observed = np.searchsorted(reach, nominal, side="right") / len(reach)
     low, high = binom.ppf([[0.025], [0.975]], len(reach), nominal) / len(reach)
     ax.fill_between(nominal, low, high, color=ORANGE, alpha=0.25, lw=0, label="honest forecaster, 95 %")
-    ax.plot([0, 1], [0, 1], color=ORANGE, lw=1.2)
+    ax.plot([0, 1], [0, 1], color=ORANGE, lw=1.2, label="ideal")
     ax.plot(nominal, observed, color=BLUE, lw=2, label="observed")
     percent(ax)
     legend_above(ax)

@@ -42,4 +42,5 @@ def column_effects(
     ax.barh(range(len(order)), effects[order], color=BLUE, height=0.7 if len(order) > 2 else 0.4)
     ax.set_yticks(range(len(order)), [shorten(names[i]) for i in order])
     ax.set_ylim(-0.6, len(order) - 0.4)
+    ax.locator_params(axis="x", nbins=5)
     return tidy(ax, label, "")
