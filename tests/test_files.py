@@ -1,5 +1,6 @@
 """Files go in and out whole; what is wrong with one is said in a line."""
 
+import errno
 import gzip
 import json
 import os
@@ -102,13 +103,17 @@ def test_ten_thousand_columns_are_read(tmp_path):
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "has a header but no rows"),
         ("t.csv", b"a,b\n1,2\n1,2,3\n", "line 3: 3 cells, but the header has 2"),
-        ("t.csv", b"a,b\n1,2\n1\n", "line 3: 1 cells, but the header has 2"),
+        ("t.csv", b"a,b\n1,2\n1\n", "line 3: 1 cell, but the header has 2"),
         ("t.csv", b"a,a\n1,2\n", "occur more than once: a"),
         ("t.csv", b"\n1,2\n", "must name the columns"),
         ("t.csv", "naïve\nä\n".encode("latin-1"), "not written in utf-8; say --encoding"),
         ("t.csv", "a\nb\n".encode("utf-16"), "say --encoding utf-16"),
         ("t.csv", bytes(range(256)) * 10, "is a binary file"),
         ("t.csv", b"PK\x03\x04 model", "is a zip or model file"),
+        ("t.csv", gzip.compress(b"a\n1\n", mtime=0), "is packed by gzip; let its name end in .gz"),
+        ("t.csv", b"PAR1 and more", "is a Parquet file; let its name end in .parquet"),
+        ("t.csv", b"ARROW1 and more", "is a Feather file; let its name end in .feather"),
+        ("t.card", b"PK\x03\x04 model", "unknown kind of file; a model is no table"),
         ("t.csv", b'a\n"open\n', "unexpected end of data"),
         ("t.csv.gz", b"not gzip", "not a complete gzip file"),
         ("t.csv.gz", gzip.compress(b"a\n" + b"1\n" * 9999, mtime=0)[:-20], "not a complete gzip file"),
@@ -118,7 +123,7 @@ def test_ten_thousand_columns_are_read(tmp_path):
         ("t.json", b"[]", "write one object a line, as .jsonl"),
         ("t.parquet", b"a,b\n1,2\n", "is not a parquet file"),
         ("t.feather", b"a,b\n1,2\n", "is not a feather file"),
-        ("t.xlsx", b"x", "unknown kind of file; save the sheet as CSV"),
+        ("t.xlsx", b"x", "unknown kind of file; spreadsheets come and go as CSV"),
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, name, content, message):
@@ -159,6 +164,21 @@ def test_a_folder_or_a_missing_folder_is_refused(tmp_path):
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(FileError, match="it is a folder"):
         Writer(tmp_path / "d.csv", force=True)
+
+
+def test_a_read_only_folder_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(FileError, match=r"t\.csv cannot be written: its folder is read-only"):
+        Writer(tmp_path / "t.csv")
+
+
+def test_a_full_disk_is_told_by_the_name_that_was_asked_for(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(FileError, match=r"t\.csv cannot be written: No space left on device"):
+        atomic(tmp_path / "t.csv").__enter__()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -277,3 +297,15 @@ def test_names_and_cells_may_hold_line_breaks(tmp_path):
     read = read_frame(tmp_path / "t.csv")
     assert list(read) == ["a\nb", "c"]
     assert read["a\nb"].tolist() == ["x\ny"]
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
+def test_chunks_do_not_depend_on_how_the_file_was_cut(tmp_path, name):
+    """Also where each piece of the file has categories of its own."""
+    frame = pd.DataFrame({"v": np.arange(25), "w": pd.Categorical([f"w{i // 4}" for i in range(25)])})
+    with Writer(tmp_path / name) as out:
+        for start in range(0, 25, 4):
+            out.write(frame[start : start + 4].assign(w=lambda f: f["w"].cat.remove_unused_categories()))
+    chunks = list(read_chunks(tmp_path / name, rows=10))
+    assert [len(c) for c in chunks] == [10, 10, 5]
+    same(pd.concat([c.astype(str) for c in chunks], ignore_index=True), frame.astype(str))

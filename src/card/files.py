@@ -30,8 +30,16 @@ LINES = (".jsonl", ".ndjson")
 BINARY = (".parquet", ".pq", ".feather", ".arrow")
 STDIN = Path("-")
 ADVICE = {
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "save the sheet as CSV"),
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "spreadsheets come and go as CSV"),
     ".json": "write one object a line, as .jsonl",
+    ".card": "a model is no table",
+}
+# How files begin that are no text, whatever their names say.
+MAGIC = {
+    b"PK": "is a zip or model file, not a table",
+    b"\x1f\x8b": "is packed by gzip; let its name end in .gz",
+    b"PAR1": "is a Parquet file; let its name end in .parquet",
+    b"ARROW1": "is a Feather file; let its name end in .feather",
 }
 TRUTH = {"true": True, "false": False}
 INTEGER = re.compile(r"^\s*[+-]?\d{1,15}\s*$")
@@ -164,8 +172,9 @@ def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
             raise FileError(f"{path} is not a complete gzip file") from None
         if not head:
             raise FileError(f"{path} is empty")
-        if head[:2] == b"PK":
-            raise FileError(f"{path} is a zip or model file, not a table")
+        for magic, said in MAGIC.items():
+            if head.startswith(magic):
+                raise FileError(f"{path} {said}")
         if head[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
             raise FileError(f"{path} is written in UTF-16; say --encoding utf-16")
         if b"\0" in head and not encoding.lower().startswith("utf-16"):
@@ -230,7 +239,8 @@ def _take(path: Path, reader: Any, n: int, width: int) -> list[list[str]]:
         if len(row) != width:
             if not row:
                 continue
-            raise FileError(f"{path}, line {reader.line_num}: {len(row)} cells, but the header has {width}")
+            cells = f"{len(row)} cell{'' if len(row) == 1 else 's'}"
+            raise FileError(f"{path}, line {reader.line_num}: {cells}, but the header has {width}")
         rows.append(row)
         if len(rows) == n:
             break
@@ -288,11 +298,25 @@ def arrow(path: Path) -> Any:
 def _read_arrow(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     pa = arrow(path)
     try:
-        for batch in _batches(path, suffix, rows):
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows).to_pandas()
+        for table in _regrouped(_batches(path, suffix, rows), rows):
+            yield table.unify_dictionaries().to_pandas()
     except pa.ArrowException as e:
         raise FileError(f"{path} is not a {suffix[1:]} file: {str(e).splitlines()[0]}") from None
+
+
+def _regrouped(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Batches of any length as tables of so many rows: how a file was written changes nothing."""
+    from pyarrow import Table, concat_tables
+
+    rest: Any = None
+    for batch in batches:
+        more = Table.from_batches([batch])
+        rest = more if rest is None else concat_tables([rest, more])
+        while rest.num_rows >= rows:
+            yield rest.slice(0, rows)
+            rest = rest.slice(rows)
+    if rest is not None and rest.num_rows:
+        yield rest
 
 
 def _batches(path: Path, suffix: str, rows: int) -> Iterator[Any]:

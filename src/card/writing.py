@@ -74,7 +74,10 @@ def atomic(path: str | Path, force: bool = False) -> Iterator[Path]:
     """A temporary neighbour of `path` to write to; it takes the name `path` only if all went well."""
     path = Path(path)
     require_free(path, force)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as e:
+        raise FileError(f"{path} cannot be written: {e.strerror}") from None
     os.close(handle)
     part = Path(name)
     try:
@@ -86,11 +89,13 @@ def atomic(path: str | Path, force: bool = False) -> Iterator[Path]:
 
 
 def require_free(path: Path, force: bool) -> None:
-    """Refuse a name that is taken, or whose folder is not there."""
+    """Refuse a name that is taken, or whose folder is not there or read-only: now, not after the work."""
     if path.is_dir() or not path.parent.is_dir():
         raise FileError(
             f"{path} cannot be written: " + ("it is a folder" if path.is_dir() else "no such folder")
         )
+    if not os.access(path.parent, os.W_OK):
+        raise FileError(f"{path} cannot be written: its folder is read-only")
     if path.exists() and not force:
         raise FileError(f"{path} exists already; --force replaces it")
 
@@ -159,10 +164,18 @@ def _create(part: Path, path: Path) -> IO[str]:
 
 @contextlib.contextmanager
 def _arrow_sink(part: Path, path: Path, suffix: str, frame: pd.DataFrame) -> Iterator[Any]:
-    """Types are those of the first rows; a column that is empty there is taken for text."""
+    """Types are those of the first rows; a column that is empty there is taken for text.
+
+    Categories are written as their values: later rows may have others.
+    """
     pa = arrow(part)
     found = pa.Schema.from_pandas(frame, preserve_index=False)
-    schema = pa.schema([f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in found])
+
+    def lasting(kind: Any) -> Any:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.string() if pa.types.is_null(kind) else kind
+
+    schema = pa.schema([f.with_type(lasting(f.type)) for f in found])
     if suffix in (".parquet", ".pq"):
         from pyarrow.parquet import ParquetWriter as Sink
     else:
