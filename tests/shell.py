@@ -11,7 +11,7 @@ from card.cli import app
 def run(*arguments, code=0, stdin=None):
     result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
     assert result.exit_code == code, (result.output, result.exception)
-    if code == 1:
+    if code in (1, 2):
         assert result.stderr.startswith("card: ")
         assert result.stderr.count("\n") == 1
         assert "Traceback" not in result.stderr

@@ -78,6 +78,26 @@ def test_quantiles_of_classes_are_said_to_be_none(tmp_path, monkeypatch):
     assert run("predict", "model", tmp_path / "t.csv").stderr == ""
 
 
+class Thirty(Labels):
+    """Every class as probable as its number."""
+
+    classes_ = np.array([f"c{i}" for i in range(30)])
+
+    def predict_proba(self, X):
+        return np.tile(np.arange(30.0) / 435, (len(X), 1))
+
+    def assess(self, X):
+        return super().assess(X).join(pd.DataFrame(0.1, range(len(X)), [f"piw_{c}" for c in self.classes_]))
+
+
+def test_of_many_classes_the_likeliest_are_explained(tmp_path, monkeypatch):
+    monkeypatch.setattr("card.app.explain.load_model", lambda path: Thirty())
+    (tmp_path / "t.csv").write_text("a,b\n2,0\n")
+    said = run("explain", "model", tmp_path / "t.csv", "--row=1", "--out", tmp_path / "x.png").stdout
+    assert re.findall(r"p_(c\d+)", said) == [f"c{i}" for i in range(29, 14, -1)]
+    assert f"and 15 more classes, {np.arange(15).sum() / 435:.4f} together" in said
+
+
 def test_prices_with_a_currency_are_not_taken_for_labels(tmp_path):
     frame = houses(40)
     frame["price"] = frame["price"].map("{:.2f} EUR".format)
@@ -120,6 +140,38 @@ def test_a_column_of_numbers_with_a_stray_word_is_pointed_out(tmp_path):
 )
 def test_what_cannot_be_is_said_in_a_line(tmp_path, options, message):
     assert message in fit(houses(20), tmp_path, *options, code=1).stderr
+
+
+@pytest.mark.parametrize("value", [1e308, -1e200])
+def test_a_response_too_large_to_be_squared_is_named(tmp_path, value):
+    frame = houses(20)
+    frame.loc[3, "price"] = value
+    said = fit(frame, tmp_path, code=1).stderr
+    assert f"column 'price' holds {value:g}; leave such rows out, or choose a larger unit" in said
+
+
+def test_tiny_responses_are_fitted_and_scored(tmp_path):
+    frame = houses(40)
+    fit(frame, tmp_path)
+    usual = json.loads(run("evaluate", tmp_path / "m.card", tmp_path / "t.csv", "--json").stdout)
+    frame["price"] *= 1e-300
+    fit(frame, tmp_path, "--force")
+    tiny = json.loads(run("evaluate", tmp_path / "m.card", tmp_path / "t.csv", "--json").stdout)
+    for name, change in (("crps", lambda v: v * 1e-300), ("nll_paper", lambda v: v - 300 * np.log(10))):
+        scores = [said["targets"]["price"]["card"][name]["value"] for said in (usual, tiny)]
+        assert scores[1] == pytest.approx(change(scores[0]), rel=1e-4)
+
+
+def test_a_column_that_counts_the_rows_is_pointed_out(tmp_path):
+    said = fit(houses(40).rename_axis("").reset_index(), tmp_path).stderr
+    assert "column 'column 1' counts the rows" in said
+    assert "--drop 'column 1' leaves it out" in said
+
+
+def test_a_column_that_the_model_predicts_from_cannot_be_the_target(model, tmp_path):
+    houses(10).to_csv(tmp_path / "t.csv", index=False)
+    said = run("evaluate", model, tmp_path / "t.csv", "--target=rooms", code=1).stderr
+    assert "'rooms': the model predicts from this column" in said
 
 
 def test_settings_are_json_or_python_or_text():
@@ -241,3 +293,16 @@ def test_help_says_what_every_option_is_for(command):
     text = run(command, "--help").stdout
     assert "<list" not in text
     assert command == "demo" or f"card {command} " in text.replace("Usage: card", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain", "m", "d"], "Missing option '--row'; see card explain --help"),
+        (["explain", "m", "d", "--row=0"], "see card explain --help"),
+        (["predict", "m", "d", "--quantiles=5,95"], "--quantiles lie between 0 and 1; got '5,95'"),
+        (["frob"], "No such command 'frob'; see card --help"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line_too(arguments, message):
+    assert message in run(*arguments, code=2).stderr

@@ -1,7 +1,7 @@
 """The command line: arguments only. What the commands do is in `card.app`.
 
 Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 1 a problem,
-told in one line, 2 wrong arguments.
+2 wrong arguments; both are told in one line.
 """
 
 import ast
@@ -15,9 +15,35 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+UsageError: type[Any] = typer.BadParameter.__bases__[0]  # Typer exports only this child of it
+
+
+class OneLine(TyperGroup):
+    """A command line that tells wrong arguments in one line, as it tells other problems."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        if not options.get("standalone_mode", True):
+            return super().main(*args, **options)
+        try:
+            code = super().main(*args, **{**options, "standalone_mode": False})
+        except typer.Abort:
+            code = 1
+        except UsageError as error:
+            code = error.exit_code
+            command = "card" if error.ctx is None else error.ctx.command_path
+            if "Usage:" in error.format_message():  # nothing was asked: help is the answer
+                error.show()
+            else:
+                said = " ".join(error.format_message().split())
+                typer.echo(f"card: {said.rstrip('.')}; see {command} --help", err=True)
+        raise SystemExit(code if isinstance(code, int) else 0)
+
 
 app = typer.Typer(
     name="card",
+    cls=OneLine,
     help="From a table to calibrated predictions: the whole distribution p(y|x), not only its mean.",
     no_args_is_help=True,
     add_completion=False,

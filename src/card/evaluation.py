@@ -90,7 +90,7 @@ class Estimate:
         >>> str(Estimate(4.2137, 0.0321))
         '4.214 ± 0.032'
         """
-        if not np.isfinite(self.error) or self.error < 1e-6 * abs(self.value):
+        if not np.isfinite(self.error) or self.error <= 1e-6 * abs(self.value):
             return f"{self.value:.4g}"
         digits = int(np.clip(1 - np.floor(np.log10(self.error)), 0, 9))
         return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
@@ -119,11 +119,13 @@ def assess_rows(y: ArrayLike, distribution: Any, target: int | None = None) -> R
 
 
 def _nll_paper(y: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
-    """(n_rows,) with equally probable quantiles as draws."""
-    out = np.full(len(y), np.nan)
-    wide = np.ptp(quantiles, axis=1) > 0
+    """(n_rows,) with equally probable quantiles as draws; rows in units of their own: none is tiny."""
+    out, unit = np.full(len(y), np.nan), np.ptp(quantiles, axis=1)
+    wide = unit > 0
     if wide.any():
-        out[wide] = metrics.nll_paper(y[wide], quantiles[wide].T, average=False)
+        y, quantiles, unit = y[wide], quantiles[wide], unit[wide]
+        scaled = metrics.nll_paper(y / unit, (quantiles / unit[:, None]).T, average=False)
+        out[wide] = scaled + np.log(unit)
     return out
 
 

@@ -18,6 +18,8 @@ from card.columns import is_missing
 from card.facts import is_classifier, n_targets, target_names
 from card.files import LINES, format_of, read_chunks
 
+LARGEST = 1e100  # responses beyond it could not be squared, summed and compared in double precision
+
 
 class Problem(Exception):
     """What went wrong, in one line for the person at the keyboard."""
@@ -97,7 +99,7 @@ def load_model(path: Path) -> Any:
     import card
 
     if not path.is_file():
-        raise Problem(f"{path}: no such model file")
+        raise Problem(f"{path}: " + ("this is a folder" if path.is_dir() else "no such model file"))
     return card.load(path)
 
 
@@ -159,6 +161,8 @@ class Columns:
         absent = [name for name in names if name not in frame]
         if absent:
             raise Problem(f"{path} has no column {listed(absent)}")
+        if used := [name for name in names if name in (self.names or [])]:
+            raise Problem(f"{listed(used)}: the model predicts from this column; it cannot be the --target")
         return names
 
 
@@ -209,6 +213,9 @@ def responses(frame: pd.DataFrame, labels: bool) -> pd.DataFrame:
             raise Problem(f"column {name!r} must hold numbers; it holds {cells[wrong].iloc[0]!r}")
         if np.isinf(numbers).any():
             raise Problem(f"column {name!r} holds an infinite value")
+        if (numbers.abs() > LARGEST).any():
+            far = numbers[numbers.abs() > LARGEST].iloc[0]
+            raise Problem(f"column {name!r} holds {far:g}; leave such rows out, or choose a larger unit")
         out[name] = numbers
     return pd.DataFrame(out)
 

@@ -17,6 +17,7 @@ from card.writing import atomic, require_free
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 64  # characters of a sketch
+MOST_CLASSES = 15  # in the terminal and in the picture
 
 
 @dataclass(frozen=True)
@@ -130,18 +131,22 @@ def _classes(model: Any, X: Any, row: pd.DataFrame, title: str) -> Shown:
     facts |= {f"piw_{c}": float(v) for c, v in zip(classes, widths, strict=True)}
     facts |= {"p_value": float(details["p_value"]), "certain": bool(details["certain"])}
     facts |= {} if observed is None else {"observed": observed}
-    order = np.argsort(-p, kind="stable")
+    order = np.argsort(-p, kind="stable")[:MOST_CLASSES]
     names = [probability_name(classes[i]) for i in order]
     length = max(map(len, names))
     lines = [
         f"{name:>{length}}  {_bar(p[i], WIDTH // 2)}  {p[i]:.4f}   piw {widths[i]:.4f}"
         for name, i in zip(names, order, strict=True)
     ]
+    if len(classes) > len(order):
+        lines.append(f"and {len(classes) - len(order)} more classes, {1 - p[order].sum():.4f} together")
     test = f"p-value of the t-test {facts['p_value']:.3g}: {'' if facts['certain'] else 'not '}certain"
     said = [f"predicted {facts['label']}", *([] if observed is None else [f"observed {observed}"]), test]
     title = f"{title}: {'certain' if facts['certain'] else 'not certain'}"
-    figure = _figure(title, 1.4 + 0.35 * min(len(classes), 15))
-    class_probabilities(classes, p, widths=widths, observed=observed, ax=figure.add_subplot())
+    figure = _figure(title, 1.4 + 0.35 * len(order))
+    class_probabilities(
+        classes, p, widths=widths, observed=observed, max_classes=MOST_CLASSES, ax=figure.add_subplot()
+    )
     return Shown([*lines, "", "; ".join(said)], facts, figure)
 
 

@@ -53,8 +53,11 @@ def fit(options: FitOptions, terminal: Terminal) -> None:
     terminal.note(f"task: {task} ({why})")
     y, keep = _response(frame, options, task, terminal)
     X = _features(frame, options)[keep]
-    for doubt in doubtful_columns(X.drop(columns=options.categorical)):
+    for doubt in (*doubtful_columns(X.drop(columns=options.categorical)), *row_numbers(X)):
         terminal.warn(doubt)
+    if task == "regression" and "response" not in options.settings:
+        for hint in whole_responses(frame.loc[keep, options.target]):
+            terminal.note(hint)
     groups = frame.loc[keep, options.group].to_numpy() if options.group else None
     estimator = _estimator(task, options, terminal)
     start = time.perf_counter()
@@ -132,6 +135,36 @@ def doubtful_columns(frame: pd.DataFrame) -> Iterator[str]:
                 f"column {name!r} is taken for text: in which order are the days and months of "
                 f"{present.iloc[0]!r}? write dates as 2024-05-31"
             )
+
+
+def row_numbers(frame: pd.DataFrame) -> Iterator[str]:
+    """A sentence for each column that only counts the rows, as the index of a saved frame does.
+
+    Examples
+    --------
+    >>> list(row_numbers(pd.DataFrame({"no": range(20)})))
+    ["column 'no' counts the rows, which tells nothing of other files; --drop 'no' leaves it out"]
+    """
+    for name in frame.columns[frame.dtypes.astype(str) == "int64"]:
+        if len(frame) >= SEVERAL and (np.diff(frame[name].to_numpy()) == 1).all():
+            yield (
+                f"column {name!r} counts the rows, which tells nothing of other files; "
+                f"--drop {name!r} leaves it out"
+            )
+
+
+def whole_responses(y: pd.DataFrame) -> Iterator[str]:
+    """A sentence for each response that looks like a count.
+
+    Examples
+    --------
+    >>> list(whole_responses(pd.DataFrame({"visits": [0, 3, 5], "price": [1.5, 2.0, 9.0]})))
+    ["'visits' holds whole numbers only; --set response=count predicts whole numbers"]
+    """
+    for name in y:
+        numbers = pd.to_numeric(y[name], errors="coerce")
+        if (numbers >= 0).all() and (numbers % 1 == 0).all():
+            yield f"{name!r} holds whole numbers only; --set response=count predicts whole numbers"
 
 
 def _require_columns(frame: pd.DataFrame, options: FitOptions) -> None:
