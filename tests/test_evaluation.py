@@ -5,7 +5,7 @@ import pytest
 from gaussians import Gaussians
 from scipy.stats import norm
 
-from card.evaluation import METRICS, Rows, assess_rows, score, score_classes
+from card.evaluation import METRICS, Rows, assess_rows, score, score_classes, score_targets
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,20 @@ def test_one_of_several_targets_is_scored_by_itself():
     alone = assess_rows(y[:, 1], Gaussian(location[:, 1], np.array(3.0)))
     for name in ("y", "mean", "std", "lower", "upper", "crps", "pit"):
         np.testing.assert_allclose(getattr(one, name), getattr(alone, name))
+
+
+def test_the_nll_of_several_targets_is_told_once():
+    from card.distribution import Gaussian
+
+    both = Gaussian(np.zeros((50, 2)), np.array([1.0, 3.0]))
+    y = both.sample(1, 0)[0]
+    rows = {name: assess_rows(y, both, target=i) for i, name in enumerate("ab")}
+    found = score_targets(rows)
+    assert list(found) == ["a", "b", "all targets"]
+    assert "nll" not in found["a"]
+    assert list(found["all targets"]) == ["nll"]
+    assert found["all targets"]["nll"].value == pytest.approx(-both.logpdf(y).mean())
+    assert "nll" in score_targets({"a": rows["a"]})["a"]
 
 
 def test_whole_numbers_are_judged_by_the_randomised_pit():

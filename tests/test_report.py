@@ -247,6 +247,7 @@ def test_several_targets_have_sections_of_their_own():
     y = np.column_stack([frame["price"], -frame["price"]])
     page = build_report(model, frame.drop(columns="price"), y)
     assert page.count("<figure>") == 2 * 8
+    assert re.findall(r'<div class="tile"><h3>(.*?)</h3>', page).count("nll") == 1
     assert [h for h in re.findall(r"<h2>(.*?)</h2>", page) if h.startswith("Reliability")] == [
         "Reliability: y0",
         "Reliability: y1",

@@ -15,6 +15,7 @@ from card import metrics
 
 COVERAGE = 0.95
 LEVELS = (np.arange(100) + 0.5) / 100
+TOGETHER = "all targets"
 
 MEANING = {
     "rmse": "typical size of the error of the predicted mean, in the units of the response",
@@ -151,6 +152,15 @@ def score(rows: Rows, n_resamples: int = 300, seed: int = 0) -> dict[str, Estima
         name: Estimate(metric(rows), _spread([metric(r) for r in resamples]))
         for name, metric in METRICS.items()
     }
+
+
+def score_targets(rows: dict[str, Rows]) -> dict[str, dict[str, Estimate]]:
+    """Scores by target; of several, the NLL is that of all of them at once, and stands under `TOGETHER`."""
+    scores = {name: score(of) for name, of in rows.items()}
+    if len(scores) < 2:
+        return scores
+    joint = [of.pop("nll") for of in scores.values()]
+    return scores | {TOGETHER: {"nll": joint[0]}}
 
 
 def score_classes(

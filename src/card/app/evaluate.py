@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from card.app.common import Terminal, counted, known_rows, load_model, rows_of, table
-from card.evaluation import MEANING, Estimate, Rows, assess_rows, match_labels, score, score_classes
+from card.evaluation import MEANING, Estimate, Rows, assess_rows, match_labels, score_classes, score_targets
 from card.facts import is_classifier, n_targets, target_names
 from card.files import estimate_rows
 
@@ -52,20 +52,23 @@ def scores_of_file(model: Any, options: EvaluateOptions, terminal: Terminal) -> 
         return _classes(model, options, terminal)
     k = n_targets(model)
     targets: list[int | None] = [None] if k is None else list(range(k))
-    chunks: dict[tuple[int | None, str], list[Rows]] = {}
+    names = options.target or target_names(model) or [f"y{i}" for i in range(k or 1)]
+    chunks: dict[str, dict[str, list[Rows]]] = {}  # "card" and "f alone" -> target -> its rows
     with counted(terminal, "evaluating", estimate_rows(options.data)) as advance:
         for numbers, X, y in known_rows(model, options.data, options.target, options.encoding, terminal):
             with rows_of(options.data, numbers[0] - 1, len(numbers)):
                 distributions = predicted(model, X)
             for column, distribution in distributions.items():
-                for target in targets:
-                    chunks.setdefault((target, column), []).append(assess_rows(y, distribution, target))
+                for name, target in zip(names, targets, strict=True):
+                    rows = assess_rows(y, distribution, target)
+                    chunks.setdefault(column, {}).setdefault(name, []).append(rows)
             advance(len(y))
-    names = options.target or target_names(model) or [f"y{i}" for i in range(k or 1)]
     found: dict[str, Scores] = {}
-    for (target, column), parts in chunks.items():
-        found.setdefault(names[target or 0], {})[column] = score(Rows.join(parts))
-    return sum(map(len, chunks[targets[0], "card"])), found
+    for column, parts in chunks.items():
+        rows_of_target = {name: Rows.join(of) for name, of in parts.items()}
+        for name, scores in score_targets(rows_of_target).items():
+            found.setdefault(name, {})[column] = scores
+    return sum(map(len, chunks["card"][names[0]])), found
 
 
 def predicted(model: Any, X: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from card.evaluation import assess_rows, match_labels, score, score_classes
+from card.evaluation import TOGETHER, assess_rows, match_labels, score_classes, score_targets
 from card.facts import is_classifier, n_targets, target_names
 from card.report import classification, html, regression, shared
 from card.report.data import data_section, data_sentence
@@ -64,12 +64,19 @@ def _numbers(model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, ad
         return distribution.mean(), distribution.std()
 
     effects = column_effects(summary, X, advance=advance)
-    verdicts, targets, sections = [], {}, []
-    for i, name in enumerate(names):
+    places: list[int | None] = [None] if k is None else list(range(k))
+    assessed, assessed_alone = (
+        {name: assess_rows(y, d, place) for name, place in zip(names, places, strict=True)}
+        for d in (cards, alone)
+    )
+    found, found_alone = score_targets(assessed), score_targets(assessed_alone)
+    verdicts, sections = [], []
+    if TOGETHER in found:
+        both = {"card": found[TOGETHER], "f alone": found_alone[TOGETHER]}
+        sections.append((f"Headline: {TOGETHER}", shared.metric_tiles(both)))
+    for i, (name, rows) in enumerate(assessed.items()):
         target, of = (None, "") if k is None else (i, f": {name}")
-        rows = assess_rows(y, cards, target)
-        targets[name] = rows.y
-        scores = {"card": score(rows), "f alone": score(assess_rows(y, alone, target))}
+        scores = {"card": found[name], "f alone": found_alone[name]}
         some = cards[:MOST_DENSITIES] if k is None else cards[:MOST_DENSITIES].marginal(i)
         noise, doubt = (p if k is None else p[:, i] for p in parts)
         unit = f"units of {name}"
@@ -86,7 +93,7 @@ def _numbers(model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, ad
             (f"Noise and doubt{of}", shared.parts_section(noise, doubt, numbers, "variance")),
             (f"Columns{of}", shared.effects_section(effects.of(target), moves)),
         ]
-    return verdicts, targets, sections
+    return verdicts, {name: rows.y for name, rows in assessed.items()}, sections
 
 
 def _classes(model: Any, X: pd.DataFrame, y: np.ndarray, numbers: np.ndarray, advance: Advance) -> Parts:
