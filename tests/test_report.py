@@ -15,8 +15,10 @@ from labels import Labels
 from card import CARDRegressor
 from card.evaluation import score_classes
 from card.report import build_report, classification
+from card.report.data import data_section
 from card.report.effects import column_effects
 from card.report.regression import choose_rows, verdict
+from card.report.shared import parts_section
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -237,6 +239,36 @@ def test_effects_are_zero_for_a_column_that_is_not_used_and_exact_for_one_that_i
     assert effects.mean[1] == effects.spread[1] == effects.mean[2] == effects.spread[0] == 0
     assert effects.mean[0] == pytest.approx(5, abs=1.5)
     assert effects.spread[2] == pytest.approx(1, abs=0.3)
+
+
+def test_dates_are_ordered_as_dates_however_they_are_written():
+    frame = pd.DataFrame({"sold": ["31.1.2024", "5.12.2023", "17.6.2023"]})
+    assert "2023-06-17 to 2024-01-31" in data_section(frame, {}, {})
+    frame = pd.DataFrame({"sold": pd.to_datetime(["2024-01-31 12:30", "2023-12-05 08:00"])})
+    assert "2023-12-05 08:00 to 2024-01-31 12:30" in data_section(frame, {}, {})
+
+
+def test_numbers_that_are_codes_are_counted_not_averaged():
+    frame = pd.DataFrame({"zip": [50667.0, 50667.0, 89073.0]})
+    assert "2 levels: 50667 (2), 89073 (1)" in data_section(frame, {}, {"zip": "category"})
+    assert "median 50,667" in data_section(frame, {}, {"zip": "number"})
+
+
+def test_doubt_as_small_as_rounding_is_none():
+    numbers = np.arange(1, 9)
+    said = parts_section(np.full(8, 0.3), np.full(8, 1e-16), numbers, "entropy", entropy=True)
+    assert "agree on every row" in said
+    assert "1e-16" not in said
+    assert "<figure>" in parts_section(np.full(8, 0.3), np.full(8, 1e-3), numbers, "entropy", entropy=True)
+
+
+def test_who_defers_better_is_said_only_where_the_rows_can_tell():
+    rng = np.random.default_rng(0)
+    correct, noise = rng.random(500) < 0.8, rng.random(500)
+    good = (correct, correct + noise)
+    assert "lets fewer errors pass" in classification.gain(good, (correct, noise))
+    assert "lets more errors pass" in classification.gain((correct, noise), good)
+    assert "too few to tell the two apart" in classification.gain(good, (correct, correct + 0.99 * noise))
 
 
 def test_several_targets_have_sections_of_their_own():

@@ -122,7 +122,7 @@ def learn(name: str, column: Column, declared: bool) -> Encoder:
         return replace(e, scale=Scale.fit(numbers(e, column)))
     if kind == "date":
         e = replace(e, form=_form(values))
-        moments = _moments(e, values)
+        moments = read_moments(e, values)
         present = moments[~np.isnat(moments)]
         clock = bool((present.astype(np.int64) % DAY != 0).any())
         return replace(e, scale=Scale.fit(_days(moments)), clock=clock)
@@ -230,7 +230,7 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def _moments(e: Encoder, values: np.ndarray) -> np.ndarray:
+def read_moments(e: Encoder, values: np.ndarray) -> np.ndarray:
     """Dates as at fit, or as 2024-05-31; other text is an error, since a gap would hide it."""
     if values.dtype.kind == "M":
         return values
@@ -259,7 +259,7 @@ def dates(e: Encoder, column: Column, out: np.ndarray) -> np.ndarray:
     """Fill the cycles (and the mark of a gap) into `out`; return the days."""
     if column.values.dtype.kind in "fb" and not np.isnan(column.values.astype(float)).all():
         raise ValueError(f"column {e.name!r} held dates at fit; now it holds numbers")
-    moments = _moments(e, column.values)
+    moments = read_moments(e, column.values)
     gap = np.isnat(moments)
     days = _days(moments)
     first = moments.astype("datetime64[Y]").astype("datetime64[us]")
@@ -295,11 +295,11 @@ def _levels(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
     cells = values.astype(object)
     cells[is_missing(values)] = None
     codes, cells = pd.factorize(cells)
-    names, unique = pd.factorize(np.array([*map(_key, cells), ""], dtype=object))
+    names, unique = pd.factorize(np.array([*map(level_name, cells), ""], dtype=object))
     return np.where(codes < 0, -1, names[codes]), list(unique[: len(set(names[:-1]))])
 
 
-def _key(cell: Any) -> str:
+def level_name(cell: Any) -> str:
     """1, 1.0, "1" and "1.0" are one level: files do not keep the difference."""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))

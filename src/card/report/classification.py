@@ -82,7 +82,7 @@ def triage(
         "The surest rows first. The steeper the rise at the end, the more a person gains by "
         "looking at the least certain rows.",
     )
-    said = "" if other is None else gain(curve.area, risk_coverage(*other).area)
+    said = "" if other is None else gain((correct, -doubt), other)
     return html.columns(
         picture + said,
         html.text(
@@ -95,13 +95,28 @@ def triage(
     )
 
 
-def gain(aurc: float, f_aurc: float) -> str:
-    """What deferring by the model's doubt saves over deferring by the base classifier's confidence."""
-    better = "fewer errors" if aurc < f_aurc else "more errors" if aurc > f_aurc else "as many errors"
+Answers = tuple[np.ndarray, np.ndarray]  # which are correct, and how confident each is
+
+
+def gain(ours: Answers, theirs: Answers, n_resamples: int = 200) -> str:
+    """What deferring by the model's doubt saves over deferring by the base classifier's confidence.
+
+    A difference within twice its standard error over resampled rows is none.
+    """
+
+    def areas(rows: np.ndarray) -> tuple[float, float]:
+        return tuple(risk_coverage(right[rows], by[rows]).area for right, by in (ours, theirs))  # type: ignore
+
+    n, rng = len(ours[0]), np.random.default_rng(0)
+    aurc, f_aurc = areas(np.arange(n))
+    error = np.std([np.subtract(*areas(rng.integers(n, size=n))) for _ in range(n_resamples)])
+    said = "These rows are too few to tell the two apart."
+    if abs(aurc - f_aurc) > 2 * error:
+        said = f"On these rows the model's own doubt lets {'fewer' if aurc < f_aurc else 'more'} errors pass."
     return html.text(
         f"Mean error rate of the rows that are kept, over all shares looked at (AURC): {100 * aurc:.3f} %; "
-        f"deferring by the confidence of f alone: {100 * f_aurc:.3f} %. On these rows the model's own doubt "
-        f"lets {better} pass."
+        f"deferring by the confidence of f alone: {100 * f_aurc:.3f} %.",
+        said,
     )
 
 

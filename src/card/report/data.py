@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from card.columns import is_missing, read_table
-from card.encoding import learn
+from card.encoding import learn, level_name, read_moments
 from card.report import html
 
 MOST = 40
@@ -51,27 +51,42 @@ def data_section(X: pd.DataFrame, targets: dict[str, np.ndarray], kinds: Mapping
     frame = X.iloc[:, :MOST].set_axis(names, axis=1)
     rows = [(name, "response", *_describe(pd.Series(y))) for name, y in targets.items()]
     for name in names:
-        kind, missing, values = _column(name, frame)
+        kind, missing, values = _column(name, frame, kinds.get(name))
         rows.append((name, kinds.get(name, kind), missing, values))
     more = X.shape[1] - len(names)
     said = html.text(f"The first {MOST} of {X.shape[1]:,} columns.") if more > 0 else ""
     return said + html.table(["column", "kind", "missing", "values"], rows, numeric=[2], stack=True)
 
 
-def _column(name: str, frame: pd.DataFrame) -> tuple[str, str, str]:
+def _column(name: str, frame: pd.DataFrame, known: str | None) -> tuple[str, str, str]:
+    """(kind, share missing, what it holds); numbers that the model knows for codes are counted as such."""
     column = read_table(frame[[name]]).columns[0]
-    numbers = _as_numbers(column.values)
+    codes = known in ("category", "many")
+    numbers = None if codes else _as_numbers(column.values)
     if numbers is not None:
         return ("number", *_describe(pd.Series(numbers)))
-    e = learn(name, column, declared=False)
+    e = learn(name, column, declared=codes)
     cells = pd.Series(column.values)
     missing = is_missing(column.values)
     if e.kind in ("category", "many"):
-        counts = cells[~missing].astype(str).value_counts()
+        counts = cells[~missing].map(level_name).value_counts()
         few = ", ".join(f"{_cut(v)} ({n})" for v, n in counts.head(3).items())
         return e.kind, _share(missing), f"{len(counts)} levels: {few}"
-    present = cells[~missing]
-    return e.kind, _share(missing), f"{present.min()} to {present.max()}" if len(present) else "none"
+    present = read_moments(e, column.values)[~missing] if e.kind == "date" else cells[~missing]
+    if not len(present):
+        return e.kind, _share(missing), "none"
+    if e.kind == "date" and not e.clock:
+        present = present.astype("datetime64[D]")
+    return e.kind, _share(missing), f"{_moment(present.min())} to {_moment(present.max())}"
+
+
+def _moment(value: object) -> str:
+    """A date, or the minute of a clock time; anything else as it is.
+
+    >>> _moment(np.datetime64("2024-05-31T12:30:15.5")), _moment(True)
+    ('2024-05-31 12:30', 'True')
+    """
+    return str(value)[:16].replace("T", " ") if isinstance(value, np.datetime64) else str(value)
 
 
 def _as_numbers(values: np.ndarray) -> np.ndarray | None:

@@ -35,7 +35,16 @@ def page(title: str, lead: str, sections: Iterable[tuple[str, str]]) -> str:
 
 def text(*sentences: str) -> str:
     """A paragraph."""
-    return f"<p>{escape(' '.join(sentences))}</p>"
+    return f"<p>{prose(' '.join(sentences))}</p>"
+
+
+def prose(words: str) -> str:
+    """Escaped, and no line begins with a percent sign.
+
+    >>> prose("95 % < all")
+    '95\\xa0% &lt; all'
+    """
+    return escape(words).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def table(
@@ -67,7 +76,7 @@ def tiles(items: Iterable[tuple[str, str, str, str]]) -> str:
         + "".join(
             f'<div class="tile"><h3>{escape(name)}</h3><p class="value">{escape(value)}</p>'
             + (f'<p class="beside">{escape(beside)}</p>' if beside else "")
-            + f'<p class="meaning">{escape(meaning)}</p></div>'
+            + f'<p class="meaning">{prose(meaning)}</p></div>'
             for name, value, beside, meaning in items
         )
         + "</div>"
@@ -88,7 +97,7 @@ def figure(ax: Any, title: str, caption: str) -> str:
     """One picture with its heading and what it says."""
     return (
         f'<figure><h3>{escape(title)}</h3><img src="{_data(ax)}" alt="{escape(title)}: {escape(caption)}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f"<figcaption>{prose(caption)}</figcaption></figure>"
     )
 
 

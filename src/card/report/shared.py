@@ -7,6 +7,7 @@ from card.evaluation import MEANING, Estimate
 from card.report import html
 from card.report.effects import Effects
 
+ROUNDING = 1e-9  # of noise: a doubt this small is an error of arithmetic
 NAMES = {"nll_proba": "nll"}  # as a person would say it
 UNSHOWN = {"nll_paper", "mce"}  # of use beside the paper's tables, or with very many rows
 
@@ -30,6 +31,11 @@ def parts_section(
     aleatoric: np.ndarray, epistemic: np.ndarray, numbers: np.ndarray, what: str, entropy: bool = False
 ) -> str:
     """Noise and doubt: how much of each, and the rows with most doubt."""
+    if epistemic.sum() <= ROUNDING * aleatoric.sum():
+        return html.text(
+            f"All of the predicted {what} is noise that these columns cannot explain: the members of the "
+            "model agree on every row, or there is only one."
+        )
     share = 100 * float(epistemic.sum() / max((aleatoric + epistemic).sum(), 1e-300))
     some = "Less than 1 %" if share < 1 else f"{share:.0f} %"
     root = (lambda v: v) if entropy else np.sqrt
