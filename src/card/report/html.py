@@ -39,12 +39,13 @@ def text(*sentences: str) -> str:
 
 
 def prose(words: str) -> str:
-    """Escaped, and no line begins with a percent sign.
+    """Escaped, and no line breaks before a percent sign or around plus-minus.
 
     >>> prose("95 % < all")
     '95\\xa0% &lt; all'
     """
-    return escape(words).replace(" %", "\N{NO-BREAK SPACE}%")
+    space = "\N{NO-BREAK SPACE}"
+    return escape(words).replace(" %", f"{space}%").replace(" ± ", f"{space}±{space}")
 
 
 def table(
@@ -75,7 +76,7 @@ def tiles(items: Iterable[tuple[str, str, str, str]]) -> str:
         '<div class="tiles">'
         + "".join(
             f'<div class="tile"><h3>{escape(name)}</h3><p class="value">{escape(value)}</p>'
-            + (f'<p class="beside">{escape(beside)}</p>' if beside else "")
+            + (f'<p class="beside">{prose(beside)}</p>' if beside else "")
             + f'<p class="meaning">{prose(meaning)}</p></div>'
             for name, value, beside, meaning in items
         )
