@@ -427,3 +427,38 @@ def test_ctrl_c_leaves_no_half_written_file(model, tmp_path):
     assert process.returncode == 1
     assert stderr == "card: interrupted; nothing was written\n"
     assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
+
+
+def test_ctrl_c_while_a_model_is_saved_leaves_the_old_one(place, tmp_path, monkeypatch):
+    def interrupted(self, path):
+        path.write_bytes(b"half a mod")
+        raise KeyboardInterrupt
+
+    out = tmp_path / "m.card"
+    out.write_text("the old one")
+    monkeypatch.setattr("card.CARDRegressor.save", interrupted)
+    arguments = ["fit", place / "houses.csv", "--target=price", "--out", out, "--force", *QUICK_OPTIONS]
+    assert run(*arguments, code=1).stderr == "card: interrupted; nothing was written\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["m.card"]
+    assert out.read_text() == "the old one"
+
+
+def test_ctrl_c_in_the_middle_of_a_fit_leaves_no_model_and_says_how_to_go_on(place, tmp_path):
+    often = "import card.checkpoint as c; c.Checkpoint.__init__.__defaults__ = (0.0,)"  # after every epoch
+    command = [sys.executable, "-c", f"{often}; from card.cli import main; main()", "fit"]
+    folder, out = tmp_path / "halfway", tmp_path / "m.card"
+    options = ["--target=price", "--out", out, "--checkpoint", folder, "--set=mean=zero", "--set=epochs=5000"]
+    process = subprocess.Popen(
+        [str(a) for a in (*command, place / "houses.csv", *options)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("[!.]*")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert stderr == f"card: interrupted; the same command continues from {folder}\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["halfway"]
