@@ -35,7 +35,7 @@ MEANING = {
     "ece": "percent by which confidence and accuracy differ, on average",
     "mce": "percent by which confidence and accuracy differ where they differ most",
     "aurc": "percent of errors among the rows answered, averaged over all shares that a person might look "
-    "at, least certain first; 0 is best",
+    "at, the least probable answers first; 0 is best",
     "pavpu": "share of rows that are right and certain, or wrong and uncertain, in percent",
 }
 

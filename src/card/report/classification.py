@@ -114,8 +114,8 @@ def gain(ours: Answers, theirs: Answers, n_resamples: int = 200) -> str:
     if abs(aurc - f_aurc) > 2 * error:
         said = f"On these rows the model's own doubt lets {'fewer' if aurc < f_aurc else 'more'} errors pass."
     return html.text(
-        f"Mean error rate of the rows that are kept, over all shares looked at (AURC): {100 * aurc:.3f} %; "
-        f"deferring by the confidence of f alone: {100 * f_aurc:.3f} %.",
+        "Mean error rate of the rows that are kept, over all shares looked at: deferring by the model's "
+        f"doubt {100 * aurc:.3f} %; deferring by the confidence of f alone {100 * f_aurc:.3f} %.",
         said,
     )
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from card.columns import is_missing, read_table
 from card.encoding import learn, level_name, read_moments
+from card.plots.style import shorten
 from card.report import html
 
 MOST = 40
@@ -70,7 +71,7 @@ def _column(name: str, frame: pd.DataFrame, known: str | None) -> tuple[str, str
     missing = is_missing(column.values)
     if e.kind in ("category", "many"):
         counts = cells[~missing].map(level_name).value_counts()
-        few = ", ".join(f"{_cut(v)} ({n})" for v, n in counts.head(3).items())
+        few = ", ".join(f"{shorten(str(v))} ({n})" for v, n in counts.head(3).items())
         return e.kind, _share(missing), f"{len(counts)} levels: {few}"
     present = read_moments(e, column.values)[~missing] if e.kind == "date" else cells[~missing]
     if not len(present):
@@ -109,7 +110,7 @@ def _describe(values: pd.Series) -> tuple[str, str]:
         return _share(missing), "none"
     if not pd.api.types.is_numeric_dtype(present):
         counts = present.astype(str).value_counts()
-        return _share(missing), ", ".join(f"{_cut(v)} ({n})" for v, n in counts.head(5).items())
+        return _share(missing), ", ".join(f"{shorten(str(v))} ({n})" for v, n in counts.head(5).items())
     low, middle, high = present.min(), present.median(), present.max()
     return _share(missing), (
         f"{html.number(low)} to {html.number(high)}, "
@@ -119,8 +120,3 @@ def _describe(values: pd.Series) -> tuple[str, str]:
 
 def _share(missing: np.ndarray) -> str:
     return f"{100 * missing.mean():.1f} %" if missing.any() else "none"
-
-
-def _cut(value: object, most: int = 24) -> str:
-    value = str(value)
-    return value if len(value) <= most else value[: most - 1] + "…"
