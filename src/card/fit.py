@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
-from card.crossfit import crossfit
+from card.crossfit import CrossFit, crossfit
 from card.denoise import TableDenoiser, UnitDenoiser
 from card.learners import Network
 from card.mean import NetworkMean, ZeroMean, fit_network_mean, fit_regressor_mean, is_fitted
@@ -38,6 +38,7 @@ from card.warp import Warp
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
 ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
 MOST_TOGETHER = 4000  # of them, on which one member is set beside all
+MOST_LEVELS, GRID = 0.1, (0.2, 5.0)  # distinct responses a row, and their distance in scales of the residual
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -184,12 +185,37 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         True,
         means.n_members,
         fitting.device,
-        apart=1.0 / math.sqrt(max(1, means.n_members - 1)),
+        apart=_apart(means, int(seen.sum())),
+        holds_mean=fitting["mean"] == "auto" and on_a_grid(z[seen], scale),
         fold=means.fold,
     )
     if z.shape[1] == 1 and seen.sum() >= ENOUGH_TO_WARP:
         model.warp = _warp(model, rows, f, r, fitting)
     return model
+
+
+def _apart(means: Means, n: int) -> float:
+    """What a denoiser keeps of its difference from the members' average.
+
+    In small tables this is chance, and the doubt is told by the fold means, where there are any.
+    """
+    told = isinstance(means.predictor, CrossFit) and n < ENOUGH_TO_WARP
+    return 0.0 if told else 1.0 / math.sqrt(max(1, means.n_members - 1))
+
+
+def on_a_grid(z: np.ndarray, scale: np.ndarray) -> bool:
+    """Whether one response z (N, 1) takes few values, as far apart as the residuals are large.
+
+    The denoising loss is then mostly about which values there are, and training stops too late for
+    the mean: f is the better one.
+    """
+    if z.shape[1] > 1:
+        return False
+    values = np.unique(z)
+    if not 1 < len(values) <= MOST_LEVELS * len(z):
+        return False
+    distance = float(np.median(np.diff(values)) / scale[0])
+    return GRID[0] < distance < GRID[1]
 
 
 def _warp(model: Model, x: Tensor, f: Tensor, r: Tensor, fitting: Fitting) -> Warp | None:

@@ -87,7 +87,7 @@ def ode(schedule: Schedule) -> Multistep:
 class Curve:
     """Monotone curves z(y), one per member and row: values, latents and slopes at Q nodes.
 
-    All float64: y and dz (M, N, Q), z (Q,).
+    All float64: y and dz (M, N, Q); z (Q,), or (N, Q) where rows have latents of their own.
     """
 
     y: Tensor
@@ -114,7 +114,8 @@ class Curve:
         return self.y.shape[1]
 
     def rows(self, index) -> Curve:
-        return Curve(self.y[:, index], self.z, self.dz[:, index])
+        z = self.z if self.z.dim() == 1 else self.z[index]
+        return Curve(self.y[:, index], z, self.dz[:, index])
 
     def at(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """z and dz/dy at values y (N, m): each (M, N, m)."""
@@ -124,7 +125,8 @@ class Curve:
         left = right - 1
         y0, y1 = self.y.gather(2, left), self.y.gather(2, right)
         d0, d1 = self.dz.gather(2, left), self.dz.gather(2, right)
-        z0, z1 = self.z[left], self.z[right]
+        z = self.z.expand(self.y.shape)
+        z0, z1 = z.gather(2, left), z.gather(2, right)
         h = y1 - y0
         t = ((y - y0) / h).clamp(0.0, 1.0)
         secant = (z1 - z0) / h
@@ -190,25 +192,41 @@ class Curve:
         return low, high, low + (high - low) * share.clamp(1e-3, 1.0 - 1e-3)
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each member's distribution: (M, N) each, by quadrature piece by piece."""
+        """Mean and variance of each member's distribution: (M, N) each."""
+        y, mass, _ = self._quadrature()
+        mean = (mass * y).sum(-1)
+        return mean, (mass * (y - mean[..., None]).square()).sum(-1)
+
+    def with_mean(self, mean: Tensor, n_steps: int = 4) -> Curve:
+        """The distributions Phi(z(y) + d), each row's d such that the mean of the mixture is `mean` (N,).
+
+        A bell moves as it is; of several modes, which stay where they are, some gain what others lose.
+        """
+        curve = self
+        for _ in range(n_steps):  # Newton's, for the mean falls by E[dy/dz] = integral of phi(z(y)) dy
+            y, mass, bell = curve._quadrature()
+            error = (mass * y).sum(-1).mean(0) - mean
+            step = (error / bell.sum(-1).mean(0)).clamp(-0.5, 0.5)
+            curve = Curve(self.y, curve.z + step[:, None], self.dz)
+        return curve
+
+    def _quadrature(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Points piece by piece, and there, times the weights, the members' p(y), to 1, and phi(z(y))."""
         points, weights = (torch.from_numpy(a).to(self.y) for a in np.polynomial.legendre.leggauss(5))
         edges = self.knots((0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0))
         h = torch.diff(edges, dim=-1)
         y = (edges[..., :-1, None] + h[..., None] * (points + 1) / 2).flatten(2)
-        mass = self._density(y) * (h[..., None] * weights / 2).flatten(2)
-        total = mass.sum(-1)
-        mean = (mass * y).sum(-1) / total
-        return mean, (mass * (y - mean[..., None]).square()).sum(-1) / total
+        z, slope = self.at_own(y)
+        bell = torch.exp(-0.5 * z.square() - LOG_SQRT_2PI) * (h[..., None] * weights / 2).flatten(2)
+        mass = bell * slope
+        return y, mass / mass.sum(-1, keepdim=True), bell
 
     def at_own(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """z and dz/dy of each member at values of its own: y (M, N, m), as are both."""
-        flat = Curve(self.y.flatten(0, 1)[None], self.z, self.dz.flatten(0, 1)[None])
+        z = self.z if self.z.dim() == 1 else self.z.expand(self.y.shape).flatten(0, 1)
+        flat = Curve(self.y.flatten(0, 1)[None], z, self.dz.flatten(0, 1)[None])
         z, slope = flat.at(y.flatten(0, 1))
         return z.view(y.shape), slope.view(y.shape)
-
-    def _density(self, y: Tensor) -> Tensor:
-        z, slope = self.at_own(y)
-        return torch.exp(-0.5 * z.square() - LOG_SQRT_2PI) * slope
 
 
 def _spread(y: Tensor) -> Tensor:

@@ -71,6 +71,7 @@ class Model:
     device: torch.device
     apart: float = 1.0  # of a denoiser's difference from the members' average, what it keeps in the flow
     warp: Warp | None = None  # of the flow's latents, learned from held-out rows
+    holds_mean: bool = False  # whether the mean of a prediction is f, and the flow tells all else
     fold: np.ndarray | None = None  # (N,) of the training rows, right after a fit; not stored
 
     @property
@@ -138,7 +139,10 @@ class Model:
         as many steps.
         """
         f, centres = self.centres(x)
-        return self._decoded(self._residuals(self.context(x, f), schedule, n_nodes, refine), centres)
+        curve = self._residuals(self.context(x, f), schedule, n_nodes, refine)
+        if self.holds_mean:
+            curve = curve.with_mean(torch.zeros(len(x), dtype=torch.float64))
+        return self._decoded(curve, centres)
 
     @torch.no_grad()
     def latents_alone(self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int) -> np.ndarray:

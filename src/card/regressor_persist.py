@@ -44,6 +44,7 @@ def _model_state(model: Model, bundle: Bundle) -> dict[str, Any]:
         "centred": model.centred,
         "n_members": model.n_members,
         "apart": model.apart,
+        "holds_mean": model.holds_mean,
         "mean": _mean_state(model.mean, bundle),
         "denoiser": _denoiser_state(model.denoiser, bundle),
     }
@@ -112,8 +113,9 @@ def _model(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Model
         centred=state["centred"],
         n_members=state["n_members"],
         device=device,
-        apart=state.get("apart", 1.0),  # the first files knew neither
+        apart=state.get("apart", 1.0),  # the first files knew none of the three
         warp=Warp(**warp) if (warp := bundle.get("warp")) else None,
+        holds_mean=state.get("holds_mean", False),
     )
 
 

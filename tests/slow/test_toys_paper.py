@@ -1,8 +1,13 @@
-"""The paper's recipe, at its full budget, recovers the conditional distributions of the toys (one seed).
+"""The paper's recipe recovers the conditional distributions of the toys (one seed), on a budget of its own.
 
-The six are trained in one batched call: about an hour on one core. The laws are known, so the share of
-responses that falls between predicted quantiles is counted exactly, by the true CDF: on 2048 observed
-responses a perfect forecaster's PICP strays by half a point, and alike in toys that share their noise.
+The network is the paper's, the chain the one of a hundred steps from its ablation, so that each row of
+the time table is met ten times as often; batches are a quarter as large, the rate three times as high, and
+the average of the weights is short enough to forget where they began. Noise is drawn anew on the way: the
+errors of a network that predicts eps add up along a flow without noise, and are forgotten with it. The six
+train in one batched call, about twenty minutes on one core.
+
+The laws are known, so the share of responses that falls between predicted quantiles is counted exactly, by
+the true CDF: on 2048 observed responses a perfect forecaster's PICP strays by half a point.
 """
 
 import numpy as np
@@ -15,15 +20,22 @@ from card.estimators import fit_together
 
 TOYS = ["linear", "quadratic", "sinusoidal", "inverse_sinusoidal", "eight_gaussians", "full_circle"]
 SETTINGS = {
+    "n_steps": 100,
+    "beta_1": 0.001,
+    "beta_T": 0.175,
+    "epochs": 400,
+    "batch_size": 64,
+    "lr": 0.003,
+    "ema": 0.9998,
     "amsgrad": False,
-    "batch_size": 256,
-    "mean_epochs": 100,
+    "mean_epochs": 50,
     "mean_patience": None,
-    "sampler": "multistep",
-    "n_evaluations": 40,
+    "sampler": "multistep-sde",
+    "n_evaluations": 100,
     "n_draws": 400,
     "random_state": 1,
 }
+ROWS = 512  # of the test rows, for the draws take as long as the training
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +46,7 @@ def fitted():
     models = [CARDRegressor.from_recipe("paper", **SETTINGS) for _ in TOYS]
     fit_together(models, [split[0] for split in splits], [split[2] for split in splits])
     return {
-        name: (model, toy.law, split[1])
+        name: (model, toy.law, split[1][:ROWS])
         for name, model, toy, split in zip(TOYS, models, toys, splits, strict=True)
     }
 
