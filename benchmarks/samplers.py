@@ -1,9 +1,10 @@
 """Accuracy against cost of the samplers, for docs/choosing-a-sampler.md.
 
-    python benchmarks/samplers.py
+    python benchmarks/samplers.py          # or only the last part: python benchmarks/samplers.py short
 
 First r_0 ~ N(0.7, 0.3^2) with the perfect denoiser, whose answer is known; then the network of the paper,
-trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 200 draws per row.
+trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too
+briefly, on the linear toy: how wide its draws are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 
 from card import CARDRegressor
 from card.datasets import make_toy
@@ -59,7 +61,39 @@ def trained_network() -> None:
             print(f"| {name} | {n} | {row} |", flush=True)
 
 
+def short_training() -> None:
+    toy = make_toy("linear", random_state=1)
+    X, X_test, y, _ = toy.split()
+    model = CARDRegressor.from_recipe(
+        "paper",
+        amsgrad=False,
+        batch_size=256,
+        epochs=100,
+        ema=0.999,
+        mean_epochs=30,
+        mean_patience=None,
+        random_state=1,
+    ).fit(X, y)
+    low, high = toy.law.quantile(X_test[:1], [0.16, 0.84])[0]
+    truth = (high - low) / np.subtract(*ndtri([0.84, 0.16]))
+    print("\n| sampler | evaluations | spread over the law's | PICP % |\n|---|---|---|---|")
+    for name, n, rows in (
+        ("multistep", 40, 200),
+        ("multistep-sde", 40, 200),
+        ("multistep-sde", 80, 200),
+        ("ancestral", 1000, 50),
+    ):
+        model.set_params(sampler=name, n_evaluations=n, n_draws=400)
+        predicted = model.predict_distribution(X_test[:rows])
+        low, high = toy.law.cdf(X_test[:rows], predicted.interval(0.95)).mean(axis=0)
+        print(
+            f"| {name} | {n} | {predicted.std().mean() / truth:.2f} | {100 * (high - low):.1f} |", flush=True
+        )
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    known_answer()
-    trained_network()
+    if sys.argv[1:] != ["short"]:
+        known_answer()
+        trained_network()
+    short_training()

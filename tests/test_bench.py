@@ -440,8 +440,8 @@ def test_boston_walks_the_papers_chain_and_the_rest_may_take_forty_steps():
     assert {settings[name]["n_evaluations"] for name in samplers.keys() - chains} == {40}
     assert {built(unit).n_draws for unit in uci.units() if unit.dataset != "year"} == {1000}
     assert {name for unit in uci.units() if unit.dataset == "boston" for name, _ in unit.rescore} == {
+        "multistep-sde 80",
         "multistep 40",
-        "multistep 20",
     }
 
 

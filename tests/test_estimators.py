@@ -275,3 +275,17 @@ def test_an_interrupted_fit_leaves_the_estimator_unfitted(monkeypatch):
         reg.fit(X, Y)
     with pytest.raises(NotFittedError):
         reg.predict(X)
+
+
+def test_a_rating_keeps_the_mean_of_f_and_a_measurement_does_not():
+    levels = np.clip(np.round(Y / 3), -1, 1)
+    rating = CARDRegressor(**QUICK).fit(X, levels)
+    assert np.abs(rating.predict(X) - rating.predict_mean_model(X).mean()).max() < 1e-3
+    measured = CARDRegressor(**QUICK).fit(X, Y)
+    assert np.abs(measured.predict(X) - measured.predict_mean_model(X).mean()).max() > 1e-2
+
+
+def test_a_rating_around_a_mean_of_the_users_is_learned_whole():
+    levels = np.clip(np.round(Y / 3), -1, 1)
+    reg = CARDRegressor(**QUICK | {"epochs": 60}, mean="zero").fit(X, levels)
+    assert np.corrcoef(reg.predict(X), levels)[0, 1] > 0.5

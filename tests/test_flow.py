@@ -140,3 +140,34 @@ def test_tangents_by_hand_are_the_derivative():
             h = 1e-6
             slope = (plain(r + h * directions[j], 4) - plain(r - h * directions[j], 4)) / (2 * h)
             assert torch.allclose(out[1 + j], slope, atol=1e-7)
+
+
+def test_a_bell_given_another_mean_moves_as_it_is():
+    curve = curve_of(gaussian_denoiser(SCHEDULE, 0.7, 0.3), 12)
+    moved = Curves(curve.with_mean(torch.tensor([0.9], dtype=torch.float64)))
+    before = Curves(curve)
+    q = np.linspace(0.1, 0.9, 9)
+    assert moved.mean()[0] == pytest.approx(0.9, abs=1e-6)
+    assert np.abs(moved.quantile(q) - before.quantile(q) - 0.2).max() < 0.01
+
+
+def test_modes_stay_where_they_are_when_the_mean_moves():
+    schedule = even_log_snr(40, 0.005, 60.0)
+    curve = curve_of(mixture_denoiser(schedule, [-1.0, 1.0], 0.15), 45, schedule)
+    moved = Curves(curve.with_mean(torch.tensor([0.4], dtype=torch.float64)))
+    assert moved.mean()[0] == pytest.approx(0.4, abs=1e-4)
+    above = 1.0 - moved.cdf(np.zeros(1))[0]  # 0.7, but for what the draws move within a mode
+    assert above == pytest.approx(0.7, abs=0.03)
+    y = np.linspace(-1.6, 1.6, 400)
+    density = moved.pdf(y[None])[0]
+    assert y[density.argmax()] == pytest.approx(1.0, abs=0.1)
+    assert y[np.where(y < 0, density, 0).argmax()] == pytest.approx(-1.0, abs=0.1)
+
+
+def test_rows_of_a_mixture_with_means_of_their_own_stay_distributions():
+    wanted = torch.linspace(7.0, 9.0, 20, dtype=torch.float64)
+    curves = Curves(wild_curve().with_mean(wanted))
+    assert np.abs(curves.mean() - wanted.numpy()).max() < 1e-3
+    q = np.linspace(0.01, 0.99, 99)
+    assert np.abs(curves.cdf(curves.quantile(q)) - q).max() < 1e-8
+    assert np.abs(curves[3:5].quantile(q) - curves.quantile(q)[3:5]).max() == 0
