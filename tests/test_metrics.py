@@ -25,6 +25,12 @@ def forecast(rng):
     return rng.normal(size=23), rng.normal(0.3, 1.4, size=(40, 23))
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+def test_rmse_is_a_number_where_squares_are_not(size):
+    assert rmse([3 * size, 0.0], [0.0, 4 * size]) == pytest.approx(np.sqrt(12.5) * size)
+    assert rmse([size, size], [size, size]) == 0
+
+
 def test_rmse_is_the_root_of_the_mean_square():
     assert metrics.rmse([1.0, 2.0, 3.0], [1.0, 2.0, 6.0]) == pytest.approx(np.sqrt(3.0))
 

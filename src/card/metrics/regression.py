@@ -29,7 +29,11 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> Score:
     """
     y, mean = responses(y), numbers("mean", mean)
     same_shape("mean", mean, "y", y)
-    return plain(np.sqrt(np.square(y - mean).mean(axis=0)))
+    error = np.abs(y - mean)
+    size = np.where(
+        error.max(axis=0) > 0, error.max(axis=0), 1.0
+    )  # squares of 1e200 or 1e-200 are no numbers
+    return plain(size * np.sqrt(np.square(error / size).mean(axis=0)))
 
 
 def crps(y: ArrayLike, draws: ArrayLike, *, fair: bool = False, average: bool = True) -> Score:
