@@ -66,7 +66,7 @@ def test_the_mean_is_learned(learned):
 
 
 def means_of_games(n=12):
-    """A game of generator and critic never rests, and is left somewhere around the mean: many games, at it."""
+    """A game of generator and critic never rests, and is left somewhere around the mean: many, at it."""
     X, y = fan()
     games = [
         GCDSRegressor(hidden=(50,), epochs=200, batch_size=128, lr=0.005, n_draws=100, random_state=i)
