@@ -4,6 +4,8 @@ import pytest
 import torch
 from oracles import gamma_step, gaussian_denoiser
 
+from card.denoise import TableDenoiser
+from card.nn import generators, softplus
 from card.noise import even_log_snr, linear
 from card.sample import (
     Ddim,
@@ -108,3 +110,22 @@ def test_bad_nodes_and_names_are_refused():
         Ddim(schedule, (3, 5, 0))
     with pytest.raises(ValueError, match="sampler must be"):
         make_sampler("euler", schedule, 5)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_the_papers_network_says_in_sampling_what_it_says_in_training(size):
+    schedule = linear(50)
+    network = TableDenoiser(3, 2, schedule, generators([0, 1]), width=16)
+    x, f, r = (size * torch.randn(2, 40, n, generator=torch.Generator().manual_seed(n)) for n in (3, 2, 2))
+    for k in (1, 25, 50):
+        first = network.first(torch.cat([r + f, f, x], dim=2))
+        eps = network.noise(first, network.times.at(k)).detach()
+        alpha, sigma = float(schedule.alpha[k]), float(schedule.sigma[k])
+        estimate = network.at(network.context(x, f), schedule)(r, k)
+        torch.testing.assert_close(estimate, (r - sigma * eps) / alpha, rtol=1e-4, atol=1e-4 * size / alpha)
+
+
+def test_softplus_is_the_same_with_and_without_gradients():
+    x = torch.tensor([-200.0, -20.0, -1.0, 0.0, 0.5, 30.0, 100.0, 1e4])
+    with torch.no_grad():
+        torch.testing.assert_close(softplus(x), torch.nn.functional.softplus(x), rtol=1e-6, atol=1e-7)

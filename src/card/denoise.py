@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.nn import Linear, Table, affine, normal, softplus, uniform
+from card.nn import Linear, Table, affine, normal, softplus, softplus_of_two, uniform
 from card.noise import Schedule
 from card.sample import Denoise
 
@@ -101,11 +101,19 @@ class TableDenoiser(Denoiser):
                 "This network knows only the time steps it was trained on: pick nodes among them."
             )
         alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
-        response = self.first.weight[:, : self.n_targets]
+        response, last = self.first.weight[:, : self.n_targets], math.log(2.0) * self.last.weight
 
+        @torch.no_grad()
         def denoise(r: Tensor, k: int) -> Tensor:
-            eps = self.noise(affine(context, r, response), self.times.at(k))
-            return (r - sigma[k] * eps) / alpha[k]
+            """As `noise`, with activations in units of log 2, and gates multiplied onto the weights."""
+            gates = self.times.at(k)
+            one, two, three = (gates / math.log(2.0)).split(self.width, dim=-1)
+            h = softplus_of_two(affine(context, r, response).mul_(one))
+            for layer, gate, plain in zip(
+                self.hidden, (two, three), gates.split(self.width, -1)[1:], strict=True
+            ):
+                h = softplus_of_two(torch.baddbmm(layer.bias * gate, h, layer.weight * plain))
+            return (r - sigma[k] * affine(self.last.bias, h, last)) / alpha[k]
 
         return denoise
 

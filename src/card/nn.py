@@ -37,10 +37,16 @@ def _stacked(parts: list[Tensor]) -> Tensor:
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)); without gradients in operations that vectorise on a CPU, three times as fast."""
+    """log(1 + exp(x))."""
     if torch.is_grad_enabled():
         return functional.softplus(x)
-    return x.abs().neg_().exp_().add_(1.0).log_().add_(x.relu())
+    return softplus_of_two(x / math.log(2.0)).mul_(math.log(2.0))
+
+
+def softplus_of_two(u: Tensor) -> Tensor:
+    """log2(1 + 2^u), softplus in units of log 2, without gradients: powers of two cost a CPU half as much."""
+    h = u.clamp(max=64.0).exp2_().add_(1.0).log2_()
+    return torch.maximum(h, u, out=h)
 
 
 class Linear(nn.Module):
