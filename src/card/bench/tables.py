@@ -133,7 +133,8 @@ def glance(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Tab
     columns = ("data set", "splits", *(part for name in names for part in (name, "paper")))
     title = "The default recipe beside the paper's CARD"
     note = (
-        "NLL by the paper's rule; QICE, and PICP of the 95 % interval, in percent; RMSE of Kin8nm times 100."
+        "NLL by the paper's rule; QICE, and PICP of the 95 % interval, in percent; "
+        "RMSE of Kin8nm and Naval times 100."
     )
     return [Table(title, columns, tuple(rows), frozenset(best), (note,))]
 
