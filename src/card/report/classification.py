@@ -105,7 +105,8 @@ def gain(ours: Answers, theirs: Answers, n_resamples: int = 200) -> str:
     """
 
     def areas(rows: np.ndarray) -> tuple[float, float]:
-        return tuple(risk_coverage(right[rows], by[rows]).area for right, by in (ours, theirs))  # type: ignore
+        ours_area, theirs_area = (risk_coverage(right[rows], by[rows]).area for right, by in (ours, theirs))
+        return ours_area, theirs_area
 
     n, rng = len(ours[0]), np.random.default_rng(0)
     aurc, f_aurc = areas(np.arange(n))
