@@ -36,6 +36,12 @@ def test_what_the_company_of_members_changes_is_added_to_what_one_member_says():
     assert g == pytest.approx([-1.0, 0.5], abs=0.02)
 
 
+def test_quantiles_around_one_model_and_around_two_lead_to_those_around_many():
+    around_two, around_one = normal_scores(100_000, 1.1), normal_scores(100_000, 1.2)
+    g, _ = Warp.fit(around_two, single=[around_one, around_one])(np.array([-1.0, 0.5]))
+    assert g == pytest.approx([-1.0, 0.5], abs=0.01)
+
+
 def test_rows_speak_by_their_number_against_the_prior_so_that_a_handful_changes_little():
     z = np.linspace(-2, 2, 50)
     g, _ = Warp.fit(normal_scores(40, scale=0.5), prior=500)(z)

@@ -47,8 +47,8 @@ class CrossFit:
 
     Attributes
     ----------
-    oof
-        (N, K) out-of-fold predictions, averaged over repeats; 0 where `covered` is False.
+    by_repeat
+        (R, N, K) out-of-fold predictions of each repeat; 0 where `covered` is False.
     covered
         (N,) whether a row was ever out of fold (a splitter in time order never tests the first rows).
     fold
@@ -61,7 +61,7 @@ class CrossFit:
         L fitted learners, each of n_folds * n_repeats models, repeat by repeat.
     """
 
-    oof: np.ndarray
+    by_repeat: np.ndarray
     covered: np.ndarray
     fold: np.ndarray
     spread: np.ndarray
@@ -69,6 +69,11 @@ class CrossFit:
     learners: list[Fitted]
     n_folds: int
     n_repeats: int
+
+    @property
+    def oof(self) -> np.ndarray:
+        """(N, K) out-of-fold predictions, averaged over repeats."""
+        return self.by_repeat.mean(axis=0)
 
     @property
     def names(self) -> list[str]:
@@ -104,7 +109,7 @@ class CrossFit:
             learners.append(restore(Stored(part["name"], part["kind"], own, models, part["settings"])))
         weights = arrays["weights"]
         return cls(
-            oof=np.zeros((0, weights.shape[1]), np.float32),
+            by_repeat=np.zeros((settings["n_repeats"], 0, weights.shape[1]), np.float32),
             covered=np.zeros(0, bool),
             fold=np.zeros(0, int),
             spread=arrays["spread"],
@@ -164,7 +169,7 @@ def crossfit(
     kept = np.flatnonzero(weights.max(axis=1) > 0)
     blended = np.einsum("lk,lrnk->rnk", weights[kept], predictions[kept][:, :, covered])
     return CrossFit(
-        oof=_spread_out(blended.mean(axis=0), covered),
+        by_repeat=_spread_out(blended, covered),
         covered=covered,
         fold=_fold_of(folds[0], covered),
         spread=_disagreement(blended),
@@ -275,8 +280,8 @@ def _out_of_fold(
 
 
 def _spread_out(values: np.ndarray, covered: np.ndarray) -> np.ndarray:
-    out = np.zeros((len(covered), values.shape[1]), np.float32)
-    out[covered] = values
+    out = np.zeros((len(values), len(covered), values.shape[2]), np.float32)
+    out[:, covered] = values
     return out
 
 

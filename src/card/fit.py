@@ -5,10 +5,7 @@ all rows as in the paper. Then r = z - f, once, and the denoiser.
 
 The "unit" denoiser has one member per fold. Member m learns from the residuals of all other folds and is
 judged on fold m: training stops, and the best averaged weights are kept, where the held-out denoising
-loss is lowest. At predict the fold models' f are averaged, and an average errs less than the R repeats
-that made a training row's f: if one model varies by V around the average of many, and the residuals have
-mean square E, the part of E that is not such variation is c^2 = 1 - (V / R) / E, and residuals
-are drawn c times smaller. The variation of the average itself is in the members' centres.
+loss is lowest. At predict the fold models' f are averaged; what this changes is told by `card.averaging`.
 """
 
 from __future__ import annotations
@@ -22,9 +19,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, on_a_grid, shrinkage
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
-from card.crossfit import CrossFit, crossfit
+from card.crossfit import crossfit
 from card.denoise import TableDenoiser, UnitDenoiser
 from card.learners import Network
 from card.mean import NetworkMean, ZeroMean, fit_network_mean, fit_regressor_mean, is_fitted
@@ -33,13 +31,8 @@ from card.nn import generators, member
 from card.noise import Schedule
 from card.progress import Bars
 from card.train import Progress, Trace, Training, seed_of, train
-from card.warp import Warp
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
-ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
-MOST_TOGETHER = 4000  # of them, on which one member is set beside all
-MOST_LEVELS, GRID = 0.1, (0.2, 5.0)  # distinct responses a row, and their distance in scales of the residual
-SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
 @dataclass(frozen=True)
@@ -58,18 +51,6 @@ class Fitting:
 
     def stage(self, name: str) -> Stage | None:
         return self.checkpoint.stage(name) if self.checkpoint is not None else None
-
-
-@dataclass(frozen=True)
-class Means:
-    """A fitted mean model and what it says of the training rows."""
-
-    predictor: Predictor
-    f: np.ndarray  # (N, K), out of fold where cross-fitted
-    fold: np.ndarray  # (N,), -1 for rows that no fold tests
-    n_members: int
-    spread: np.ndarray  # (K,)
-    n_repeats: int
 
 
 @dataclass(frozen=True)
@@ -126,7 +107,7 @@ def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, groups: Any, fitting: Fitti
         n_jobs=fitting["n_jobs"],
         progress=fitting.bars.shares(),
     )
-    return Means(fitted, fitted.oof, fitted.fold, fitted.n_folds, fitted.spread, fitted.n_repeats)
+    return Means(fitted, fitted.by_repeat, fitted.fold, fitted.n_folds, fitted.spread)
 
 
 def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting) -> Means:
@@ -134,7 +115,7 @@ def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting) -> Means:
     n_folds = min(fitting["cv"] if isinstance(fitting["cv"], int) else 5, len(x))
     f = predictor.predict(x).mean(0)
     fold = folds_at_random(len(x), n_folds, fitting.seed)
-    return Means(predictor, f, fold, n_folds, np.zeros(f.shape[1]), 1)
+    return Means(predictor, f[None], fold, n_folds, np.zeros(f.shape[1]))
 
 
 def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fitting: Fitting) -> Model:
@@ -143,7 +124,6 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
     square = np.square(error[seen], dtype=np.float64).mean(0)
     scale = np.sqrt(square)
     scale = np.where(scale > 1e-6, scale, 1e-6)
-    kept = np.sqrt(np.maximum(1.0 - means.spread / means.n_repeats / scale**2, SMALLEST_SHARE))
     size = Size.of(int(seen.sum()))
     batch = fitting["batch_size"] or size.batch_size
     steps_per_epoch = math.ceil(seen.sum() * (1 - 1 / means.n_members) / batch)
@@ -180,60 +160,26 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         codec,
         means.predictor,
         denoiser,
-        scale * kept,
+        scale * shrinkage(means, scale),
         scale,
         True,
         means.n_members,
         fitting.device,
-        apart=_apart(means, int(seen.sum())),
+        apart=apart(means, int(seen.sum())),
         holds_mean=fitting["mean"] == "auto" and on_a_grid(z[seen], scale),
         fold=means.fold,
     )
     if z.shape[1] == 1 and seen.sum() >= ENOUGH_TO_WARP:
-        model.warp = _warp(model, rows, f, r, fitting)
+        model.warp = fit_warp(
+            model,
+            rows,
+            _stacked([z], fitting),
+            means,
+            fitting.schedule,
+            fitting["n_nodes"],
+            seed_of(fitting.seed, 17),
+        )
     return model
-
-
-def _apart(means: Means, n: int) -> float:
-    """What a denoiser keeps of its difference from the members' average.
-
-    In small tables this is chance, and the doubt is told by the fold means, where there are any.
-    """
-    told = isinstance(means.predictor, CrossFit) and n < ENOUGH_TO_WARP
-    return 0.0 if told else 1.0 / math.sqrt(max(1, means.n_members - 1))
-
-
-def on_a_grid(z: np.ndarray, scale: np.ndarray) -> bool:
-    """Whether one response z (N, 1) takes few values, as far apart as the residuals are large.
-
-    The denoising loss is then mostly about which values there are, and training stops too late for
-    the mean: f is the better one.
-    """
-    if z.shape[1] > 1:
-        return False
-    values = np.unique(z)
-    if not 1 < len(values) <= MOST_LEVELS * len(z):
-        return False
-    distance = float(np.median(np.diff(values)) / scale[0])
-    return GRID[0] < distance < GRID[1]
-
-
-def _warp(model: Model, x: Tensor, f: Tensor, r: Tensor, fitting: Fitting) -> Warp | None:
-    """From the residuals that members have not seen, a share of them where there are many."""
-    assert model.fold is not None
-    some = np.random.default_rng(seed_of(fitting.seed, 17))
-    folds = [some.permutation(np.flatnonzero(model.fold == m)) for m in range(model.n_members)]
-    n = min(MOST_WARPED // model.n_members, *map(len, folds))
-    if n == 0:
-        return None
-    own = torch.from_numpy(np.stack([fold[:n] for fold in folds])).to(x.device)
-    others = own[:, : MOST_TOGETHER // model.n_members].roll(1, 0)  # rows that a member has learned from
-
-    def read(how: Callable[..., np.ndarray], rows: Tensor) -> np.ndarray:
-        return how(x[rows], f[rows], r[rows], fitting.schedule, fitting["n_nodes"])
-
-    alone, together = model.latents_alone, model.latents_together
-    return Warp.fit(read(alone, own), read(alone, others), read(together, others.flatten()))
 
 
 def fit_plain(

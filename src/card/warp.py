@@ -7,7 +7,9 @@ N(0, 1). Let q(p) be the quantiles of held-out latents. The monotone g with
 
 makes them normal, and Phi(g(z(y))) is the calibrated CDF. Only one member has not seen a training row, yet
 all of them predict together, and an average of members errs less than each. So the rows are also read by a
-member that has seen them, and by all members together: what this changes in the quantiles is added to q.
+member that has seen them, and by all members together: what this changes in the quantiles is added to q. In
+the same way, held-out residuals are around the mean of R models of f, and predictions around that of many:
+with q_1 the quantiles around a single one, (R q - q_1) / (R - 1) take the place of q.
 
 g is known at a few knots, and between them by a monotone cubic, so that densities stay continuous; beyond
 them it is straight. As many rows as `PRIOR` speak for g(z) = z. Small tables are not warped at all
@@ -16,6 +18,7 @@ them it is straight. As many rows as `PRIOR` speak for g(z) = z. Small tables ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,14 +42,18 @@ class Warp:
         unseen: np.ndarray,
         alone: np.ndarray | None = None,
         together: np.ndarray | None = None,
+        single: Sequence[np.ndarray] = (),
         prior: float = PRIOR,
     ) -> Warp:
         """The warp of held-out latents (n,).
 
-        `alone` and `together` are latents of the same rows, seen in training, by one member and by all.
+        `alone` and `together` are latents of the same rows, seen in training, by one member and by all;
+        `single` are those of the held-out rows around each of the R models whose mean they are around.
         """
         normal = ndtri(LEVELS)
         q = np.quantile(unseen, LEVELS)
+        if len(single) > 1:
+            q += (q - np.mean([np.quantile(each, LEVELS) for each in single], axis=0)) / (len(single) - 1)
         if alone is not None and together is not None:
             q += np.quantile(together, LEVELS) - np.quantile(alone, LEVELS)
         z = (len(unseen) * q + prior * normal) / (len(unseen) + prior)
