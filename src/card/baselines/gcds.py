@@ -71,7 +71,7 @@ class GCDSRegressor(LossRegressor):
     (20, 50, 1)
     """
 
-    n_noise: int = 5
+    n_noise: int = 50
     n_draws: int = 1000
 
     def _check_parameters(self):
