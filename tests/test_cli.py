@@ -18,7 +18,9 @@ from shell import predicted, run
 from typer.testing import CliRunner
 
 import card
+from card.checkpoint import Checkpoint
 from card.cli import app
+from card.train import Loop
 
 
 @pytest.fixture(scope="module")
@@ -408,24 +410,30 @@ def test_help_does_not_wait_for_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_ctrl_c_leaves_no_half_written_file(model, tmp_path):
-    """The command is interrupted while it writes the predictions of a long file."""
-    frame = pd.concat([houses(150)] * 200)
-    frame.to_csv(tmp_path / "long.csv", index=False)
-    command = [sys.executable, "-c", "from card.cli import main; main()", "predict", model]
+def interrupted(code: str, *arguments, once) -> str:
+    """What a command says on standard error when Ctrl-C comes as soon as `once()` is true."""
     process = subprocess.Popen(
-        [*map(str, command), str(tmp_path / "long.csv"), "--out", str(tmp_path / "p.csv")],
+        [sys.executable, "-c", f"{code}; from card.cli import main; main()", *map(str, arguments)],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".p.csv*.part")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.05)
+    while not once() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert stderr == "card: interrupted; nothing was written\n"
+    return stderr
+
+
+def test_ctrl_c_leaves_no_half_written_file(model, tmp_path):
+    """The command is interrupted while it writes the predictions of a long file."""
+    long, out = tmp_path / "long.csv", tmp_path / "p.csv"
+    pd.concat([houses(150)] * 200).to_csv(long, index=False)
+    writing = lambda: list(tmp_path.glob(".p.csv*.part"))  # noqa: E731
+    said = interrupted("pass", "predict", model, long, "--out", out, once=writing)
+    assert said == "card: interrupted; nothing was written\n"
     assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
 
 
@@ -445,20 +453,34 @@ def test_ctrl_c_while_a_model_is_saved_leaves_the_old_one(place, tmp_path, monke
 
 def test_ctrl_c_in_the_middle_of_a_fit_leaves_no_model_and_says_how_to_go_on(place, tmp_path):
     often = "import card.checkpoint as c; c.Checkpoint.__init__.__defaults__ = (0.0,)"  # after every epoch
-    command = [sys.executable, "-c", f"{often}; from card.cli import main; main()", "fit"]
     folder, out = tmp_path / "halfway", tmp_path / "m.card"
     options = ["--target=price", "--out", out, "--checkpoint", folder, "--set=mean=zero", "--set=epochs=5000"]
-    process = subprocess.Popen(
-        [str(a) for a in (*command, place / "houses.csv", *options)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    deadline = time.monotonic() + 60
-    while not list(folder.glob("[!.]*")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert stderr == f"card: interrupted; the same command continues from {folder}\n"
+    saved = lambda: list(folder.glob("[!.]*"))  # noqa: E731
+    said = interrupted(often, "fit", place / "houses.csv", *options, once=saved)
+    assert said == f"card: interrupted; the same command continues from {folder}\n"
     assert [p.name for p in tmp_path.iterdir()] == ["halfway"]
+
+
+def test_an_interrupted_fit_goes_on_from_its_checkpoint_to_the_model_of_an_unbroken_one(
+    place, tmp_path, monkeypatch
+):
+    data, folder = place / "houses.csv", tmp_path / "halfway"
+    command = ["fit", data, "--target=price", "--seed=0", "--set=mean=zero", "--set=epochs=36", "--out"]
+    run(*command, tmp_path / "unbroken.card")
+
+    epochs, judge = [], Loop.judge  # which looks at the held-out rows every six epochs
+
+    def counted(self, held_out):
+        epochs.append(self.epoch)
+        if epochs == [6, 12, 18]:
+            raise KeyboardInterrupt
+        return judge(self, held_out)
+
+    monkeypatch.setattr(Checkpoint.__init__, "__defaults__", (0.0,))
+    monkeypatch.setattr(Loop, "judge", counted)
+    broken = [*command, tmp_path / "broken.card", "--checkpoint", folder]
+    assert "the same command continues" in run(*broken, code=1).stderr
+    run(*broken)
+    assert epochs == [6, 12, 18, 18, 24, 30, 36]
+    answers = [run("predict", tmp_path / f"{name}.card", data).stdout for name in ("unbroken", "broken")]
+    assert answers[0] == answers[1]
