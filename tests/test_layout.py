@@ -28,6 +28,7 @@ FLOORS = [
     {"class_learners", "class_denoise", "class_folds"},
     {"crossfit", "mixture"},
     {"model", "distribution"},
+    {"averaging"},
     {"fit", "conformal", "responses", "vector", "reader", "held_out"},
     {"together", "manners", "class_networks", "class_model"},
     {"base"},
