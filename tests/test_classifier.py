@@ -1,9 +1,12 @@
 """The classifier's promises: shapes, invariances, honest probabilities, who should look."""
 
+from copy import deepcopy
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import spearmanr
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -246,6 +249,24 @@ def test_every_sampler_serves_both_networks(clf, sampler):
             assert (draws.mean(axis=0).argmax(axis=1) == clf.predict_proba(X).argmax(axis=1)).mean() > 0.9
     finally:
         clf.set_params(sampler=before)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "n_evaluations"), [("ancestral", 4), ("multistep", 20), ("multistep-sde", 20)]
+)
+def test_few_steps_say_of_each_row_what_a_long_chain_says(modern, sampler, n_evaluations):
+    centres = [X[Y == name].mean(axis=0) for name in ("versicolor", "virginica")]
+    between = np.linspace(*centres, 60)  # from one species to the other, through the doubt
+
+    def assessed(sampler, n_evaluations):
+        clf = deepcopy(modern).set_params(sampler=sampler, n_evaluations=n_evaluations)
+        clf.schedule_ = clf._schedule()
+        return clf.assess(between, n_draws=400)
+
+    chain, few = assessed("ancestral", 300), assessed(sampler, n_evaluations)
+    assert (few["vote"] == chain["vote"]).mean() > 0.95
+    assert (few["certain"] == chain["certain"]).mean() > 0.95
+    assert spearmanr(few["piw_versicolor"], chain["piw_versicolor"]).statistic > 0.9
 
 
 def test_an_unfitted_classifier_says_so():

@@ -102,7 +102,10 @@ class Ddim(Sampler):
 
 @dataclass(frozen=True)
 class Multistep(Sampler):
-    """Second order in log-SNR: the estimate of r_0 is extrapolated along the last two nodes."""
+    """Second order in log-SNR: the estimate of r_0 is extrapolated along the last two nodes.
+
+    Over a step more than twice as long as the one before it is taken as it is.
+    """
 
     stochastic: bool = False
 
@@ -113,7 +116,7 @@ class Multistep(Sampler):
             return a_j * r0, None
         h = torch.log(torch.tensor(a_j * s_k / (a_k * s_j), dtype=torch.float64)).item()
         ahead = r0
-        if memory is not None:
+        if memory is not None and h <= 2.0 * memory[1]:
             before, h_before = memory
             ahead = r0 + (h / (2.0 * h_before)) * (r0 - before)
         shrink = a_k * s_j / (a_j * s_k)  # exp(-h)
