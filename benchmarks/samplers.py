@@ -116,7 +116,7 @@ def classes() -> None:
     X, y = load_digits(return_X_y=True)
     X = X + 8.0 * np.random.default_rng(0).standard_normal(X.shape)  # so that some digits are in doubt
     X, X_test, y, y_test = train_test_split(X, y, test_size=360, random_state=0, stratify=y)
-    paper = {"epochs": 150, "batch_size": 64, "lr": 2e-3, "ema": 0.999, "mean_epochs": 5, "width": 256}
+    paper = {"epochs": 150, "batch_size": 64, "lr": 2e-3, "ema": 0.999, "mean_epochs": 5, "width": 64}
     recipes = {
         "default": CARDClassifier(random_state=0),
         "paper": CARDClassifier.from_recipe("paper", random_state=0, **paper),
