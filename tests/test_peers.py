@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 from card.bench.cli import app
-from card.bench.comparison import comparison, verdict
+from card.bench.comparison import comparison, verdict, wins
 from card.bench.errors import DataNotAvailable
 from card.bench.methods import methods
 from card.distribution import Distribution, Draws
@@ -513,6 +513,11 @@ def test_ranks_are_over_the_splits_that_all_have_run():
     easy_split_only = [*many("a", "boston", [1.0, 9.0, 9.0]), *many("b", "boston", [2.0])]
     _, table, *_ = comparison(easy_split_only)
     assert table.rows == (("a", "1.00"), ("b", "2.00"))
+
+
+def test_wins_are_the_first_table_of_a_comparison():
+    reports = [*many("a", "boston", [1.0, 2.0, 3.0]), *many("b", "boston", [1.1, 2.1, 3.2])]
+    assert wins(reports) == comparison(reports)[:1]
 
 
 def test_a_comparison_without_a_data_set_in_common_says_so():

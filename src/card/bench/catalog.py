@@ -30,6 +30,7 @@ TABLES = {
     "comparison": TableEntry(
         "wins, losses and ranks of all methods run", comparison.comparison, ("uci.jsonl",)
     ),
+    "wins": TableEntry("wins and losses alone", comparison.wins, ("uci.jsonl",), ("all",)),
     "bars": TableEntry("each UCI cell against the paper's CARD and best method", bars.bars, ("uci.jsonl",)),
     "reproduction": TableEntry(
         "the paper's methods against the paper, cell by cell",

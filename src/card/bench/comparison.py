@@ -45,6 +45,11 @@ def comparison(reports: Sequence[Report], missing: Collection[str] = ()) -> list
     return [_score_table(reference, methods), *(_rank_table(metric, methods) for metric in METRICS)]
 
 
+def wins(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
+    """The first part of `comparison`, for a page with little room."""
+    return comparison(reports, missing)[:1]
+
+
 def verdict(ours: Sequence[Report], theirs: Sequence[Report], metric: str) -> int | None:
     """1 if the first is better on this data set, -1 if worse, 0 for a draw; None: too few splits."""
     pairs = _shared(ours, theirs, metric)
@@ -147,4 +152,4 @@ def _rank_notes(datasets: Sequence[str], found: np.ndarray) -> tuple[str, ...]:
     return tuple(notes)
 
 
-__all__ = ["comparison", "critical_difference", "ranks", "verdict"]
+__all__ = ["comparison", "critical_difference", "ranks", "verdict", "wins"]
