@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -410,8 +411,8 @@ def test_help_does_not_wait_for_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def interrupted(code: str, *arguments, once) -> str:
-    """What a command says on standard error when Ctrl-C comes as soon as `once()` is true."""
+def interrupted(folder: Path, pattern: str, *arguments, code: str = "pass") -> str:
+    """What a command says on standard error when Ctrl-C comes as soon as the folder has such a file."""
     process = subprocess.Popen(
         [sys.executable, "-c", f"{code}; from card.cli import main; main()", *map(str, arguments)],
         stderr=subprocess.PIPE,
@@ -419,7 +420,7 @@ def interrupted(code: str, *arguments, once) -> str:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     deadline = time.monotonic() + 60
-    while not once() and time.monotonic() < deadline and process.poll() is None:
+    while not list(folder.glob(pattern)) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -431,20 +432,19 @@ def test_ctrl_c_leaves_no_half_written_file(model, tmp_path):
     """The command is interrupted while it writes the predictions of a long file."""
     long, out = tmp_path / "long.csv", tmp_path / "p.csv"
     pd.concat([houses(150)] * 200).to_csv(long, index=False)
-    writing = lambda: list(tmp_path.glob(".p.csv*.part"))  # noqa: E731
-    said = interrupted("pass", "predict", model, long, "--out", out, once=writing)
+    said = interrupted(tmp_path, ".p.csv*.part", "predict", model, long, "--out", out)
     assert said == "card: interrupted; nothing was written\n"
     assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
 
 
 def test_ctrl_c_while_a_model_is_saved_leaves_the_old_one(place, tmp_path, monkeypatch):
-    def interrupted(self, path):
+    def half(self, path):
         path.write_bytes(b"half a mod")
         raise KeyboardInterrupt
 
     out = tmp_path / "m.card"
     out.write_text("the old one")
-    monkeypatch.setattr("card.CARDRegressor.save", interrupted)
+    monkeypatch.setattr("card.CARDRegressor.save", half)
     arguments = ["fit", place / "houses.csv", "--target=price", "--out", out, "--force", *QUICK_OPTIONS]
     assert run(*arguments, code=1).stderr == "card: interrupted; nothing was written\n"
     assert [p.name for p in tmp_path.iterdir()] == ["m.card"]
@@ -455,8 +455,7 @@ def test_ctrl_c_in_the_middle_of_a_fit_leaves_no_model_and_says_how_to_go_on(pla
     often = "import card.checkpoint as c; c.Checkpoint.__init__.__defaults__ = (0.0,)"  # after every epoch
     folder, out = tmp_path / "halfway", tmp_path / "m.card"
     options = ["--target=price", "--out", out, "--checkpoint", folder, "--set=mean=zero", "--set=epochs=5000"]
-    saved = lambda: list(folder.glob("[!.]*"))  # noqa: E731
-    said = interrupted(often, "fit", place / "houses.csv", *options, once=saved)
+    said = interrupted(folder, "[!.]*", "fit", place / "houses.csv", *options, code=often)
     assert said == f"card: interrupted; the same command continues from {folder}\n"
     assert [p.name for p in tmp_path.iterdir()] == ["halfway"]
 
