@@ -30,9 +30,8 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> Score:
     y, mean = responses(y), numbers("mean", mean)
     same_shape("mean", mean, "y", y)
     error = np.abs(y - mean)
-    size = np.where(
-        error.max(axis=0) > 0, error.max(axis=0), 1.0
-    )  # squares of 1e200 or 1e-200 are no numbers
+    largest = error.max(axis=0)
+    size = np.where(largest > 0, largest, 1.0)  # squares of 1e200 or 1e-200 are no numbers
     return plain(size * np.sqrt(np.square(error / size).mean(axis=0)))
 
 
