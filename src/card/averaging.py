@@ -28,7 +28,6 @@ from card.warp import Warp
 
 ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
 MOST_TOGETHER = 4000  # of them, on which one member is set beside all
-MOST_LEVELS, GRID = 0.1, (0.2, 5.0)  # distinct responses a row, and their distance in scales of the residual
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -64,21 +63,6 @@ def apart(means: Means, n: int) -> float:
     """
     told = isinstance(means.predictor, CrossFit) and n < ENOUGH_TO_WARP
     return 0.0 if told else 1.0 / math.sqrt(max(1, means.n_members - 1))
-
-
-def on_a_grid(z: np.ndarray, scale: np.ndarray) -> bool:
-    """Whether one response z (N, 1) takes few values, as far apart as the residuals are large.
-
-    The denoising loss is then mostly about which values there are, and training stops too late for
-    the mean: f is the better one.
-    """
-    if z.shape[1] > 1:
-        return False
-    values = np.unique(z)
-    if not 1 < len(values) <= MOST_LEVELS * len(z):
-        return False
-    distance = float(np.median(np.diff(values)) / scale[0])
-    return GRID[0] < distance < GRID[1]
 
 
 def fit_warp(

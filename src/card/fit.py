@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, on_a_grid, shrinkage
+from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, shrinkage
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
 from card.crossfit import crossfit
@@ -33,6 +33,7 @@ from card.progress import Bars
 from card.train import Progress, Trace, Training, seed_of, train
 
 HELD_OUT_COPIES = 8  # noise levels at which each held-out row is judged
+MOST_LEVELS, GRID = 0.1, (0.2, 5.0)  # distinct responses a row, and their distance in scales of the residual
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,21 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
             seed_of(fitting.seed, 17),
         )
     return model
+
+
+def on_a_grid(z: np.ndarray, scale: np.ndarray) -> bool:
+    """Whether one response z (N, 1) takes few values, as far apart as the residuals are large.
+
+    The denoising loss is then mostly about which values there are, and training stops too late for
+    the mean: f is the better one.
+    """
+    if z.shape[1] > 1:
+        return False
+    values = np.unique(z)
+    if not 1 < len(values) <= MOST_LEVELS * len(z):
+        return False
+    distance = float(np.median(np.diff(values)) / scale[0])
+    return GRID[0] < distance < GRID[1]
 
 
 def fit_plain(
