@@ -120,7 +120,7 @@ def columns(y: np.ndarray, n_rows: int) -> tuple[np.ndarray, tuple[int, ...]]:
 class Curves(Distribution):
     """Exact distributions of one target; a mixture of members."""
 
-    ROWS = 4096  # worked on at a time, so that memory stays bounded
+    ROWS = 256  # worked on at a time, so that arrays stay in the cache and memory is bounded
 
     def __init__(self, curve: Curve, squeeze: bool = True) -> None:
         self.curve, self.squeeze = curve, squeeze
