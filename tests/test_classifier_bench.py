@@ -1,6 +1,7 @@
 """The experiment on images: its lines have every figure that is judged, beside f alone."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,9 @@ from typer.testing import CliRunner
 
 from card.bench.class_score import classification
 from card.bench.cli import app
+from card.bench.experiments import load
+from card.bench.runner import batches
+from card.bench.spec import narrow
 from card.datasets import Images
 
 METRICS = {"accuracy", "f_accuracy", "nll", "f_nll", "pavpu", "ece", "f_ece", "piw_correct", "piw_incorrect"}
@@ -52,6 +56,15 @@ def test_lines_of_the_experiment_are_written_and_shown(tmp_path, monkeypatch):
     shown = CliRunner().invoke(app, ["table", "classification", "--results", str(tmp_path)])
     assert "f of card modern" in shown.output
     assert f"{np.mean([line['metrics']['accuracy'] for line in lines]):.2f}" in shown.output
+
+
+def test_variants_on_the_same_data_are_one_task():
+    experiment = load(Path(__file__).parents[1] / "experiments/classification.toml")
+    units = narrow(experiment, datasets=("cifar10",), indices=(0, 1)).units()
+    tasks = batches(units)
+    assert [[unit.variant for unit in task] for task in tasks] == [["V1", "V2", "V3", "V4"]] * 2
+    assert [len({unit.index for unit in task}) for task in tasks] == [1, 1]
+    assert all(len(task) == 1 for task in batches(units, together=1))
 
 
 def test_an_unknown_variant_is_named(tmp_path):

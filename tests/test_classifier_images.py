@@ -7,6 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from card import CARDClassifier
+from card.class_networks import teach
+from card.class_together import fit_around_one
 from card.views import noisy, shift
 
 QUICK = {"epochs": 6, "mean_epochs": 4, "cv": 2, "n_draws": 20, "batch_size": 32, "random_state": 0}
@@ -147,3 +149,46 @@ def test_modules_that_do_not_fit_are_named():
         CARDClassifier(**QUICK, mean="mlp", encoder=nn.Linear(5, 3)).fit(X, Y)
     with pytest.raises(ValueError, match="at least 12 pixels"):
         CARDClassifier(**QUICK, mean="lenet5").fit(X[:, :, :8, :8], Y)
+
+
+VARIANTS = [{"prior": prior, "mean_input": reads} for prior in ("mean", "zero") for reads in (True, False)]
+
+
+def test_classifiers_around_one_f_are_what_they_are_alone(monkeypatch):
+    taught = []
+    monkeypatch.setattr("card.base.teach", lambda *words: taught.append(1) or teach(*words))
+    together = [CARDClassifier(**QUICK | {"mean": "mlp-bn"} | variant) for variant in VARIANTS]
+    fit_around_one(together, X, Y)
+    assert len(taught) == 2  # a network for each fold, whatever the number of variants
+    for clf, variant in zip(together, VARIANTS, strict=True):
+        alone = CARDClassifier(**QUICK | {"mean": "mlp-bn"} | variant).fit(X, Y)
+        np.testing.assert_array_equal(clf.predict_mean_model(X[:20]), alone.predict_mean_model(X[:20]))
+        np.testing.assert_array_equal(clf.predict_proba(X[:20]), alone.predict_proba(X[:20]))
+        np.testing.assert_array_equal(clf.assess(X[:20], 10), alone.assess(X[:20], 10))
+
+
+def test_classifiers_around_one_f_must_agree_in_it():
+    with pytest.raises(ValueError, match="must agree in mean_epochs"):
+        fit_around_one([CARDClassifier(mean_epochs=2), CARDClassifier(mean_epochs=3, lr=0.1)], X, Y)
+
+
+def test_a_killed_fit_around_one_f_does_not_fit_f_again(tmp_path, monkeypatch):
+    settings = QUICK | {"mean": "mlp-bn", "checkpoint_path": str(tmp_path / "kept")}
+    whole = [CARDClassifier(**QUICK | {"mean": "mlp-bn"} | variant) for variant in VARIANTS[:2]]
+    fit_around_one(whole, X, Y)
+    killed = [CARDClassifier(**settings | variant) for variant in VARIANTS[:2]]
+    with monkeypatch.context() as patch:
+        patch.setattr("card.class_fit.judge", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            fit_around_one(killed, X, Y)
+    lessons = []
+    monkeypatch.setattr("card.class_networks.functional.cross_entropy", lambda *words: lessons.append(1))
+    fit_around_one(killed, X, Y)
+    assert not lessons
+    for one, other in zip(killed, whole, strict=True):
+        np.testing.assert_array_equal(one.predict_proba(X[:20]), other.predict_proba(X[:20]))
+    assert not (tmp_path / "kept").exists()
+
+
+def _killed(*words):
+    raise KeyboardInterrupt

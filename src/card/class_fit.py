@@ -1,4 +1,4 @@
-"""From rows and classes to a fitted classifier: the base classifier, the denoiser, and what it is worth.
+"""From a base classifier f to a fitted model: the denoiser around it, and what it is worth.
 
 The "unit" denoiser has several members; each learns from the rows `Seen.learn` names and is judged on those
 of `Seen.judge`, where its training stops. The paper's has one and trains for as long as it is told. Then
@@ -20,7 +20,6 @@ import torch
 from torch import Generator, Tensor, nn
 
 from card import networks
-from card.base import fit_base
 from card.class_denoise import EncoderDenoiser, ProductDenoiser, PrototypeDenoiser, RowDenoiser, with_head
 from card.class_model import ClassModel, Glimpse, class_sampler
 from card.class_networks import Lesson, even_batches, teach
@@ -61,12 +60,11 @@ class Judged:
     experience: Experience | None  # None where the model has learned from all rows
 
 
-def fit_classes(
-    x: np.ndarray, y: np.ndarray, n_classes: int, groups: Any, given: np.ndarray | None, fitting: Fitting
+def fit_around(
+    reader: Reader, seen: Seen, x: np.ndarray, y: np.ndarray, fitting: Fitting
 ) -> tuple[ClassModel, Judged]:
-    """Both recipes: f, r = y_0 - f, the denoiser, and what it is worth."""
-    reader, seen = fit_base(x, y, n_classes, groups, given, fitting)
-    prototypes = np.eye(n_classes, dtype=np.float32)[seen.y]
+    """Both recipes, around a base classifier f: r = y_0 - f, the denoiser, and what it is worth."""
+    prototypes = np.eye(reader.n_classes, dtype=np.float32)[seen.y]
     r = prototypes - seen.f if fitting["prior"] == "mean" else prototypes
     paper = fitting["denoiser"] == "table"
     fit = _fit_paper if paper else _fit_encoders if reader.view == "pixels" else _fit_rows

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,24 +15,17 @@ import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
-from torch import nn
 
 from card import confidence, recipes
-from card.base import mean_columns
-from card.checkpoint import Checkpoint, fingerprint
-from card.class_fit import Judged, candidate_probabilities, fit_classes
+from card.class_fit import candidate_probabilities
 from card.class_model import ClassModel, Glimpse, class_sampler, in_turn, prototype_schedule
 from card.class_parameters import OF_CLASSES
+from card.class_together import fit_around_one
 from card.class_triage import Triage
 from card.distribution import check_n_draws
-from card.features import Features
-from card.images import check_images, given_pair, is_images
-from card.labels import as_labels, encode_labels
+from card.images import check_images, given_pair
 from card.manners import CONSTRAINTS, Estimator
-from card.mean import is_fitted
 from card.noise import Schedule
-from card.progress import Bars
-from card.together import OF_THE_MACHINE, target_names
 
 
 class CARDClassifier(ClassifierMixin, Triage, Estimator):
@@ -65,7 +57,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         Gaussian noise drawn anew at every look at a training image; rows at predict are taken as they are.
     copies : int, default=4
         Noisy copies of an image that the denoiser learns from.
-    augment : None, "shift", "flip-shift" or callable, default=None
+    augment : None, "shift", "flip", "flip-shift" or callable, default=None
         How images are varied while a network learns: (images, generator) -> images.
     denoiser : {"unit", "table"}, default="unit"
         "unit" knows the geometry of prototypes and any noise level; "table" is the paper's network.
@@ -239,22 +231,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
 
         `groups` (n,) keeps rows of a group in one fold.
         """
-        self.__dict__.pop("model_", None)  # until this fit has succeeded there is none
-        self._check_parameters()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        X, given = self._pair(X)
-        classes, number, given = self._check_labels(X, y, given)
-        shape, features, x = self._learn_features(X)
-        parameters = {"mean_columns": self._mean_columns(classes)}
-        checkpoint = self._checkpoint(seed, x, number, given)
-        with Bars(bool(self.verbose)) as bars:
-            fitting = self._fitting(seed, bars, checkpoint)
-            fitting = replace(fitting, parameters=fitting.parameters | parameters)
-            model, judged = fit_classes(x, number, len(classes), groups, given, fitting)
-        self._publish(classes, shape, features, seed, fitting.schedule, judged, y)
-        self.model_ = model
-        if checkpoint is not None:
-            checkpoint.clear()
+        fit_around_one([self], X, y, groups)
         return self
 
     def _check_parameters(self) -> None:
@@ -273,60 +250,6 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         if not (isinstance(self.mean, str) and self.mean == "given"):
             return X, None
         return given_pair(X)
-
-    def _check_labels(self, X: Any, y: Any, given: np.ndarray | None) -> tuple[Any, np.ndarray, Any]:
-        if not is_images(X):
-            self._check_table(X, reset=True)
-        labels = as_labels(y)
-        check_consistent_length(X, labels, *([given] if given is not None else []))
-        if is_images(X) and len(X) < self._min_rows:
-            raise ValueError(f"Found {len(X)} sample(s) while a minimum of {self._min_rows} is required.")
-        classes, number = encode_labels(labels)
-        if given is not None and given.shape[1] != len(classes):
-            raise ValueError(
-                f"y has {len(classes)} classes, the probabilities have {given.shape[1]} columns."
-            )
-        return classes, number, given
-
-    def _learn_features(self, X: Any) -> tuple[tuple[int, ...] | None, Features | None, np.ndarray]:
-        """(shape of an image, encoding of a table, encoded rows)."""
-        if is_images(X):
-            x = check_images(X)
-            self.n_features_in_ = int(np.prod(x.shape[1:]))
-            return x.shape[1:], None, x
-        X = self._check_table(X, reset=True)
-        if not self.standardise_x:
-            return None, None, np.asarray(X, np.float32)
-        features = Features.fit(X, self.categorical_features)
-        return None, features, features.transform(X)
-
-    def _mean_columns(self, classes: np.ndarray) -> np.ndarray | None:
-        if isinstance(self.mean, str | nn.Module) or not is_fitted(self.mean):
-            return None
-        return mean_columns(self.mean, classes)
-
-    def _checkpoint(
-        self, seed: int, x: np.ndarray, y: np.ndarray, given: np.ndarray | None
-    ) -> Checkpoint | None:
-        if self.checkpoint_path is None:
-            return None
-        settings = {k: _named(v) for k, v in self.get_params().items() if k not in OF_THE_MACHINE}
-        arrays = [x, y] if given is None else [x, y, given]
-        return Checkpoint(self.checkpoint_path, fingerprint(settings | {"seed": seed}, *arrays))
-
-    def _publish(
-        self, classes: np.ndarray, shape, features, seed: int, schedule: Schedule, judged: Judged, y: Any
-    ) -> None:
-        self.classes_ = classes
-        self.image_shape_ = shape
-        self.features_ = features
-        self.seed_ = seed
-        self.schedule_ = schedule
-        self.tau_ = judged.tau
-        self.mixture_ = judged.mixture
-        self.experience_ = judged.experience
-        self.target_names_ = target_names(y)
-        self.n_rows_ = len(as_labels(y))
 
     def _schedule(self) -> Schedule:
         if self.denoiser == "unit":
@@ -450,8 +373,3 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
             for first, x, given in self._chunks(X, n_draws)
         ]
         return np.concatenate(parts, axis=1)
-
-
-def _named(value: Any) -> Any:
-    """A function by its name, which, unlike its printed form, is the same in the next process."""
-    return getattr(value, "__qualname__", value) if callable(value) else value

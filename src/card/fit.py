@@ -46,12 +46,13 @@ class Fitting:
     device: torch.device
     bars: Bars
     checkpoint: Checkpoint | None
+    prefix: str = ""  # of its stages' names, where several fits have one checkpoint
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]
 
     def stage(self, name: str) -> Stage | None:
-        return self.checkpoint.stage(name) if self.checkpoint is not None else None
+        return self.checkpoint.stage(self.prefix + name) if self.checkpoint is not None else None
 
 
 @dataclass(frozen=True)

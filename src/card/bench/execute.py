@@ -100,7 +100,7 @@ def _fit_anew(units: Sequence[Unit], data: Sequence[Data], checkpoints: Path | N
     spent, folder = 0.0, None if checkpoints is None else checkpoints / digest(units)
     if folder is not None and _keep_checkpoints(estimators, folder):
         spent = Clock(folder).start()
-    with watching(units[0], estimators[0], checkpoints):
+    with watching(units, estimators, checkpoints):
         _, seconds = score.timed(lambda: _fit(method, estimators, data))
     share, together = (spent + seconds) / len(units), len(units)
     fitted = {u: Fitted(e, share, together) for u, e in zip(units, estimators, strict=True)}

@@ -36,8 +36,8 @@ class Kind:
     """Name -> (rows, number of splits; None where any seed will do)."""
     load: Callable[[str, int, str], Data]
     """(data set, split or seed, recipe) -> data."""
-    joins: Literal["splits", "data sets", "nothing"] = "nothing"
-    """What has one shape, and may therefore be fitted together where the settings are equal."""
+    joins: Literal["splits", "data sets", "variants"]
+    """What may be fitted together: data of one shape with equal settings, or variants on the same data."""
     arrays: tuple[str, ...] = ()
     """Arrays that are kept of the first seed, whatever an experiment says."""
 
@@ -142,6 +142,7 @@ KINDS = {
             "classification",
             {name: (rows, None) for name, rows in IMAGES.items()},
             _load_image,
+            "variants",
             arrays=("differences",),
         ),
     )

@@ -34,6 +34,8 @@ class Method:
     """Fit several estimators with equal parameters, each on data of its own, in one batched run."""
     joint: tuple[str, ...] | None = None
     """Recipes for which it does so; None: for all."""
+    variants: frozenset[str] = frozenset()
+    """Settings in which units on the same data may differ and still be fitted together."""
     together: int = 1
     """How many it fits together with nothing said: many only where a killed fit can go on."""
     validate: Callable[[Any], None] | None = None
@@ -41,8 +43,10 @@ class Method:
     packages: tuple[str, ...] = ()
     """Packages that do its arithmetic beside those that all methods need: reports have their versions."""
 
-    def at_once(self, recipe: str, wanted: int | None) -> int:
-        """How many units of a recipe are fitted in one batched run."""
+    def at_once(self, recipe: str, wanted: int | None, variants: bool = False) -> int:
+        """How many units of a recipe, or variants on the same data, are fitted in one run."""
+        if variants:
+            return (wanted or self.together) if self.variants else 1
         if self.fit_together is None or (self.joint is not None and recipe not in self.joint):
             return 1
         return self.together if wanted is None else wanted
@@ -90,6 +94,8 @@ def _card_parameters(task: str) -> list[str]:
 
 
 def _card_together(estimators: Sequence[Any], Xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    if hasattr(estimators[0], "predict_proba"):
+        return importlib.import_module("card.class_together").fit_around_one(estimators, Xs[0], ys[0])
     return importlib.import_module("card.estimators").fit_together(estimators, Xs, ys)
 
 
@@ -101,6 +107,7 @@ CARD = Method(
     fit_together=_card_together,
     validate=lambda estimator: estimator._check_parameters(),
     joint=("paper",),
+    variants=frozenset(("prior", "mean_input")),
     together=20,
 )
 

@@ -107,18 +107,20 @@ def _thawed(value: Any) -> Any:
 
 
 def batches(units: Sequence[Unit], together: int | None = None, jobs: int = 1) -> list[tuple[Unit, ...]]:
-    """Tasks: units of equal settings, and data of one shape, that are fitted in one batched run.
+    """Tasks: units of equal settings and data of one shape, or variants on the same data, fitted in one run.
 
     They are made of all units of an experiment, done or not, so that a resumed run finds the fits that were
     under way; and such a group is divided among the workers.
     """
     groups: dict[Any, list[Unit]] = {}
     for unit in units:
-        joins = KINDS[unit.kind].joins
-        size = 1 if joins == "nothing" else find_method(unit.method).at_once(unit.recipe, together)
+        joins, method = KINDS[unit.kind].joins, find_method(unit.method)
+        size = method.at_once(unit.recipe, together, joins == "variants")
+        alike: tuple[Any, ...] = (unit.variant, unit.overrides)
+        if joins == "variants":
+            alike = (unit.index, tuple(item for item in unit.overrides if item[0] not in method.variants))
         dataset = "" if joins == "data sets" else unit.dataset
-        key = (dataset, unit.method, unit.recipe, unit.variant, unit.overrides, size)
-        groups.setdefault(key, []).append(unit)
+        groups.setdefault((dataset, unit.method, unit.recipe, alike, size), []).append(unit)
     return [part for (*_, size), group in groups.items() for part in _chunks(group, size, jobs)]
 
 

@@ -7,8 +7,8 @@ the network, as it was then and not averaged over steps, and one draw for each t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class Watched(Checkpoint):
 
     def stage(self, name: str) -> Stage:
         stage = super().stage(name)
-        return WatchedStage(stage, self.watch, self.every) if name == "denoiser" else stage
+        return WatchedStage(stage, self.watch, self.every) if name.endswith("denoiser") else stage
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class Snapshots:
     @contextmanager
     def watching(self, estimator: Any) -> Iterator[None]:
         """While in here, a fit of the estimator leaves its states behind."""
-        ordinary = estimator._checkpoint
+        ordinary = estimator._fitting
         every = max(1, (estimator.epochs or POINTS) // POINTS)
-        estimator._checkpoint = lambda *args: Watched(ordinary(*args), self.folder, every)
+        estimator._fitting = lambda seed, bars, kept: ordinary(seed, bars, Watched(kept, self.folder, every))
         try:
             yield
         finally:
-            del estimator._checkpoint
+            del estimator._fitting
 
     def curve(self, estimator: Any, data: Data) -> list[list[float]]:
         """[epoch, accuracy of one draw in percent], in the order of epochs."""
@@ -92,11 +92,14 @@ class Snapshots:
             self.folder.rmdir()
 
 
-def watching(unit: Unit, estimator: Any, checkpoints: Path | None) -> Any:
-    """`Snapshots.watching` for a unit that keeps its curve, and where there is a folder for it."""
-    if checkpoints is None or "curve" not in unit.arrays:
-        return nullcontext()
-    return Snapshots(checkpoints, unit).watching(estimator)
+@contextmanager
+def watching(units: Sequence[Unit], estimators: Sequence[Any], checkpoints: Path | None) -> Iterator[None]:
+    """`Snapshots.watching` for units that keep their curves, and where there is a folder for them."""
+    with ExitStack() as stack:
+        for unit, estimator in zip(units, estimators, strict=True):
+            if checkpoints is not None and "curve" in unit.arrays:
+                stack.enter_context(Snapshots(checkpoints, unit).watching(estimator))
+        yield
 
 
 def _as_of(estimator: Any, path: Path) -> Any:
