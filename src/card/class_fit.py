@@ -60,17 +60,49 @@ class Judged:
     experience: Experience | None  # None where the model has learned from all rows
 
 
-def fit_around(
+OF_THE_ENCODERS = ("encoder", "width", "epochs", "batch_size", "lr", "weight_decay")
+"""Parameters that say how `teach_encoders` works, with those of f."""
+
+
+def teach_encoders(
     reader: Reader, seen: Seen, x: np.ndarray, y: np.ndarray, fitting: Fitting
+) -> Stacked | None:
+    """The networks of "unit" denoisers that read pixels: one for each member, from all rows but those it is
+    judged on. Other denoisers have none before they are fitted.
+    """
+    if fitting["denoiser"] != "unit" or reader.view != "pixels":
+        return None
+    n_classes, shape, covered = reader.n_classes, x.shape[1:], np.unique(seen.unit)
+    everything = np.arange(len(x)) if len(covered) < len(x) and len(seen.judge) == 1 else covered
+    taught = []
+    for m, judged in enumerate(seen.judge):
+        rows = np.setdiff1d(everything, seen.unit[judged])
+        seed = seed_of(fitting.seed, 11, m)
+        encoder = build_encoder(fitting["encoder"], shape, fitting["width"] or 128, seed)
+        width = encoder_width(encoder, shape)
+        module = networks.seeded(seed, partial(with_head, encoder, width, n_classes))
+        names = ("epochs", "batch_size", "lr", "weight_decay")
+        lesson = Lesson(f"denoiser-{m}", rows, seed, *(fitting[name] for name in names))
+        taught.append(teach(module, x, y, n_classes, reader.pixels, lesson, fitting))
+    return Stacked(taught)
+
+
+def fit_around(
+    reader: Reader, seen: Seen, encoders: Stacked | None, x: np.ndarray, fitting: Fitting
 ) -> tuple[ClassModel, Judged]:
     """Both recipes, around a base classifier f: r = y_0 - f, the denoiser, and what it is worth."""
-    prototypes = np.eye(reader.n_classes, dtype=np.float32)[seen.y]
-    r = prototypes - seen.f if fitting["prior"] == "mean" else prototypes
-    paper = fitting["denoiser"] == "table"
-    fit = _fit_paper if paper else _fit_encoders if reader.view == "pixels" else _fit_rows
-    denoiser = fit(reader, seen, r, x, y, fitting).to(fitting.device)
+    n_classes, centred = reader.n_classes, fitting["prior"] == "mean"
+    denoiser: EncoderDenoiser | RowDenoiser | ProductDenoiser
+    if encoders is not None:
+        denoiser = EncoderDenoiser(encoders, n_classes, fitting["mean_input"], centred)
+    else:
+        prototypes = np.eye(n_classes, dtype=np.float32)[seen.y]
+        r = prototypes - seen.f if centred else prototypes
+        fit = _fit_paper if fitting["denoiser"] == "table" else _fit_rows
+        denoiser = fit(reader, seen, r, x.shape[1:], fitting)
+    denoiser = denoiser.to(fitting.device)
     denoiser.eval()
-    model = ClassModel(reader, denoiser, denoiser.n_members, fitting["prior"] == "mean", fitting.device)
+    model = ClassModel(reader, denoiser, denoiser.n_members, centred, fitting.device)
     return model, judge(model, seen, fitting)
 
 
@@ -118,7 +150,7 @@ def _looker(reader: Reader, seen: Seen, fitting: Fitting) -> Callable[[Tensor], 
     return look
 
 
-def _fit_rows(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting) -> RowDenoiser:
+def _fit_rows(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting) -> RowDenoiser:
     n_members, n = len(seen.learn), max(map(len, seen.learn))
     seeds = [seed_of(fitting.seed, 11, m) for m in range(n_members)]
     size = Size.of(n)
@@ -143,24 +175,6 @@ def _fit_rows(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting)
     how = _unit_training(n, size, fitting)
     train(denoiser, loss, rectangle(seen.learn), seeds, how, held_out, stage, progress)
     return denoiser
-
-
-def _fit_encoders(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting) -> EncoderDenoiser:
-    """A network for each member, from all rows but those it is judged on."""
-    n_classes, shape, covered = r.shape[1], x.shape[1:], np.unique(seen.unit)
-    everything = np.arange(len(x)) if len(covered) < len(x) and len(seen.judge) == 1 else covered
-    taught = []
-    for m, judged in enumerate(seen.judge):
-        rows = np.setdiff1d(everything, seen.unit[judged])
-        seed = seed_of(fitting.seed, 11, m)
-        encoder = build_encoder(fitting["encoder"], shape, fitting["width"] or 128, seed)
-        width = encoder_width(encoder, shape)
-        module = networks.seeded(seed, partial(with_head, encoder, width, n_classes))
-        names = ("epochs", "batch_size", "lr", "weight_decay")
-        lesson = Lesson(f"denoiser-{m}", rows, seed, *(fitting[name] for name in names))
-        taught.append(teach(module, x, y, n_classes, reader.pixels, lesson, fitting))
-    stacked = Stacked(taught).to(fitting.device)
-    return EncoderDenoiser(stacked, n_classes, fitting["mean_input"], fitting["prior"] == "mean")
 
 
 def _unit_training(n: int, size: Size, fitting: Fitting) -> Training:
@@ -198,12 +212,12 @@ def _held_out(denoiser: PrototypeDenoiser, look, y: Tensor, f: Tensor, rows: Ten
     return held_out
 
 
-def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, x, y, fitting: Fitting) -> ProductDenoiser:
+def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting) -> ProductDenoiser:
     (rows,) = seen.learn
     seed = seed_of(fitting.seed, 5)
     width = fitting["width"] or 128
-    encoder = build_encoder(fitting["encoder"], x.shape[1:], width, seed)
-    if encoder_width(encoder, x.shape[1:]) != width:
+    encoder = build_encoder(fitting["encoder"], shape, width, seed)
+    if encoder_width(encoder, shape) != width:
         raise ValueError(f"encoder must give width={width} numbers a row with denoiser='table'.")
     denoiser = ProductDenoiser(
         Stacked([encoder]),

@@ -1,7 +1,8 @@
 """One classifier, or several around one base classifier f: from the user's rows to published models.
 
 Classifiers that differ in their denoisers alone (the paper's variants of prior and inputs, say) share f: it
-is fitted once, and each denoiser starts from it as it would have started from its own.
+is fitted once, and each denoiser starts from it as it would have started from its own. They share the
+networks that read pixels, too, where those are to learn alike.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import nn
 
 from card.base import fit_base, mean_columns
 from card.checkpoint import Checkpoint, fingerprint
-from card.class_fit import Judged, fit_around
+from card.class_fit import OF_THE_ENCODERS, Judged, fit_around, teach_encoders
 from card.class_model import ClassModel
 from card.features import Features
 from card.fit import Fitting
@@ -66,10 +67,13 @@ def fit_around_one(estimators: Sequence[Any], X: Any, y: Any, groups: Any = None
         ]
         job = jobs[0]
         base = fit_base(job.x, job.number, len(job.classes), groups, job.given, fittings[0])
-        fitted = []
+        fitted, encoders = [], {}
         for i, fitting in enumerate(fittings):
             fitting = replace(fitting, prefix=f"{i}-") if len(estimators) > 1 else fitting
-            fitted.append(fit_around(*base, job.x, job.number, fitting))
+            how = tuple(repr(fitting[name]) for name in OF_THE_ENCODERS)
+            if how not in encoders:
+                encoders[how] = teach_encoders(*base, job.x, job.number, fitting)
+            fitted.append(fit_around(*base, encoders[how], job.x, fitting))
     for estimator, job, fitting, (model, judged) in zip(estimators, jobs, fittings, fitted, strict=True):
         _publish(estimator, job, fitting, judged, model)
     if checkpoint is not None:

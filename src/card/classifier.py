@@ -57,8 +57,9 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         Gaussian noise drawn anew at every look at a training image; rows at predict are taken as they are.
     copies : int, default=4
         Noisy copies of an image that the denoiser learns from.
-    augment : None, "shift", "flip", "flip-shift" or callable, default=None
-        How images are varied while a network learns: (images, generator) -> images.
+    augment : None, "shift", "flip-shift", "flip-nudge" or callable, default=None
+        How images are varied while a network learns, mirrored and moved by up to 2, 4 or 1 pixels: (images,
+        generator) -> images.
     denoiser : {"unit", "table"}, default="unit"
         "unit" knows the geometry of prototypes and any noise level; "table" is the paper's network.
     prior : {"mean", "zero"}, default="mean"

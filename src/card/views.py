@@ -82,7 +82,7 @@ def shift(x: Tensor, rng: Generator, reach: int = 4, flip: bool = False) -> Tens
 
 AUGMENTS: dict[str, Augment] = {
     "shift": lambda x, rng: shift(x, rng, reach=2),
-    "flip": lambda x, rng: shift(x, rng, reach=0, flip=True),
+    "flip-nudge": lambda x, rng: shift(x, rng, reach=1, flip=True),
     "flip-shift": lambda x, rng: shift(x, rng, reach=4, flip=True),
 }
 
