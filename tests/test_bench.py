@@ -886,6 +886,18 @@ def test_the_short_table_has_a_line_for_each_set_run_and_marks_the_better_of_two
     assert table.best == {(0, 2), (0, 5), (0, 6), (0, 8)}
 
 
+def test_the_short_table_of_images_sets_f_and_the_paper_beside_the_default_recipe():
+    metrics = {"accuracy": 91.0, "f_accuracy": 90.5, "nll": 0.3, "f_nll": 0.4}
+    one = {"dataset": "cifar10", "method": "card", "variant": "V1", "recipe": "modern", "seed": 0}
+    runs = [{**one, "metrics": metrics | {"piw_correct": 0.02, "piw_incorrect": 0.2}}]
+    runs += [{**one, "dataset": "cifar100", "metrics": metrics}, {**runs[0], "variant": "V2"}]
+    (table,) = catalog.TABLES["images"].build(runs, ())
+    assert table.rows == (
+        ("cifar10", "1", "91.00", "90.50", "90.93", "0.30", "0.40", "0.46", "10.0", "9.1"),
+        ("cifar100", "1", "91.00", "90.50", *table.rows[1][4:8], "—", table.rows[1][9]),
+    )
+
+
 def test_every_table_can_be_made_from_nothing_and_says_so():
     for entry in catalog.TABLES.values():
         for table in entry.build([], {"cifar100", "year"}):

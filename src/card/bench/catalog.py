@@ -44,6 +44,9 @@ TABLES = {
     "boston-ablation": TableEntry(
         "chain length and prior on Boston", tables.boston_ablation, ("boston-ablation.jsonl", "uci.jsonl")
     ),
+    "images": TableEntry(
+        "classes, beside f and the paper's CARD, in short", class_tables.images, ("classification.jsonl",)
+    ),
     "classification": TableEntry(
         "accuracy, NLL, PAvPU, PIW, t-test",
         class_tables.classification,

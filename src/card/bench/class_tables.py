@@ -58,6 +58,26 @@ def classification(reports: Sequence[Report], missing: Collection[str] = ()) -> 
     return [_dataset_table(name, of(reports, name), name in missing) for name in IMAGES]
 
 
+def images(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Table]:
+    """The default recipe beside its f and the paper's CARD, means only: one small table."""
+    ours = [r for r in reports if (r["method"], r["recipe"]) == ("card", "modern") and r.get("variant") in V1]
+    rows = []
+    for dataset in (name for name in IMAGES if of(ours, name)):
+        found, entries = of(ours, dataset), paper()["classification"][dataset]
+        theirs = entries[0] if isinstance(entries, list) else entries
+        row = [dataset, str(len(found))]
+        for metric in ("accuracy", "nll"):
+            cells = [_cell(found, metric), _cell(found, f"f_{metric}"), quoted(theirs.get(metric))]
+            row += [NOT_RUN if cell is None else f"{cell.mean:.2f}" for cell in cells]
+        widths = ("piw_incorrect", "piw_correct")
+        for wrong, right in ([_cell(found, w) for w in widths], [quoted(theirs.get(w)) for w in widths]):
+            row.append(f"{wrong.mean / right.mean:.1f}" if wrong and right else NOT_RUN)
+        rows.append(tuple(row))
+    columns = ("data set", "seeds", "accuracy", "f alone", "paper", "NLL", "f alone", "paper", "PIW", "paper")
+    note = "Accuracy in percent; PIW: how many times wider intervals are where the vote is wrong."
+    return [Table("The default recipe beside f and the paper's CARD", columns, tuple(rows), notes=(note,))]
+
+
 def _dataset_table(dataset: str, reports: Sequence[Report], missing: bool) -> Table:
     ours = [report for report in reports if report.get("variant", "") in V1]
     rows = [] if ours else [("card", NO_DATA if missing else NOT_RUN, *[""] * (len(COLUMNS) - 1))]
