@@ -69,7 +69,8 @@ class CARDRegressor(RegressorMixin, Estimator):
         Units per hidden layer; None follows the data.
     epochs, batch_size : int or None, default=None
         Budget of the denoiser; None follows the data.
-    lr : float, default=2e-3
+    lr : float or None, default=None
+        The highest learning rate of the denoiser; None follows the batch size.
     ema : float, default=0.995
         Decay of the averaged weights that are used at predict.
     amsgrad : bool, default=False
@@ -128,6 +129,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         "mean": [StrOptions({"auto", "mlp", "zero"}), HasMethods(["fit", "predict"])],
         "cv": ["cv_object"],
         "batch_size": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "lr": [Interval(numbers.Real, 0, None, closed="neither"), None],
         "mean_dropout": [Interval(numbers.Real, 0, 1, closed="left")],
         "mean_epochs": [Interval(numbers.Integral, 1, None, closed="left")],
         "mean_patience": [Interval(numbers.Integral, 1, None, closed="left"), None],
@@ -155,7 +157,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         width: int | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
-        lr: float = 2e-3,
+        lr: float | None = None,
         ema: float = 0.995,
         amsgrad: bool = False,
         dropout: float = 0.1,

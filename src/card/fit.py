@@ -60,7 +60,8 @@ class Size:
     """How large a "unit" denoiser is and how long it trains, for n rows.
 
     The batch is about an eighth of a fold's rows, between 32 and 512. Steps grow with the square root of
-    n; small tables overfit early and are stopped by their held-out loss anyway.
+    n; small tables overfit early and are stopped by their held-out loss anyway. The learning rate grows with
+    the square root of the batch (`rate`), for the gradient's noise falls with it.
     """
 
     width: int
@@ -72,6 +73,15 @@ class Size:
         batch = int(2 ** np.clip(np.round(np.log2(max(n, 1) / 8)), 5, 9))
         steps = int(np.clip(40 * math.sqrt(n), 300, 8000))
         return cls(width=128, batch_size=batch, steps=steps)
+
+
+def rate(batch_size: int) -> float:
+    """The highest learning rate of a "unit" denoiser.
+
+    >>> rate(32), rate(512)
+    (0.002, 0.008)
+    """
+    return 2e-3 * math.sqrt(batch_size / 32)
 
 
 def folds_at_random(n: int, n_folds: int, seed: int) -> np.ndarray:
@@ -131,11 +141,12 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
     steps_per_epoch = math.ceil(seen.sum() * (1 - 1 / means.n_members) / batch)
     epochs = fitting["epochs"] or max(1, round(size.steps / steps_per_epoch))
     every = max(1, round(25 / steps_per_epoch))
+    lr = fitting["lr"] or rate(batch)
     how = Training(
         epochs=epochs,
         batch_size=batch,
-        lr=fitting["lr"],
-        final_lr=0.02 * fitting["lr"],
+        lr=lr,
+        final_lr=0.02 * lr,
         warmup=0.05,
         amsgrad=fitting["amsgrad"],
         weight_decay=fitting["weight_decay"],
@@ -277,7 +288,7 @@ def _table_models(
     how = Training(
         epochs=fitting["epochs"] or 5000,
         batch_size=fitting["batch_size"] or 32,
-        lr=fitting["lr"],
+        lr=fitting["lr"] or 1e-3,
         amsgrad=fitting["amsgrad"],
         ema=fitting["ema"],
         weight_decay=fitting["weight_decay"],
