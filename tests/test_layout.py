@@ -33,7 +33,7 @@ FLOORS = [
     {"together", "manners", "class_networks", "class_model"},
     {"base"},
     {"class_fit", "class_parameters"},
-    {"class_triage"},
+    {"class_triage", "class_together"},
     {"estimators", "classifier"},
     {"facts"},
     {"model_card", "plots", "evaluation", "class_persist", "regressor_persist"},
