@@ -892,10 +892,10 @@ def test_the_short_table_of_images_sets_f_and_the_paper_beside_the_default_recip
     runs = [{**one, "metrics": metrics | {"piw_correct": 0.02, "piw_incorrect": 0.2}}]
     runs += [{**one, "dataset": "cifar100", "metrics": metrics}, {**runs[0], "variant": "V2"}]
     (table,) = catalog.TABLES["images"].build(runs, ())
-    assert table.rows == (
-        ("cifar10", "1", "91.00", "90.50", "90.93", "0.30", "0.40", "0.46", "10.0", "9.1"),
-        ("cifar100", "1", "91.00", "90.50", *table.rows[1][4:8], "—", table.rows[1][9]),
-    )
+    first, second = table.rows
+    assert first == ("cifar10", "1", "91.00", "90.50", "90.93", "0.30", "0.40", "0.46", "10.0", "9.1")
+    assert second[:4] == ("cifar100", "1", "91.00", "90.50")
+    assert second[8] == "—", "no widths, no quotient"
 
 
 def test_every_table_can_be_made_from_nothing_and_says_so():

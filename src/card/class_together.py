@@ -22,7 +22,7 @@ from card.class_fit import OF_THE_ENCODERS, Judged, fit_around, teach_encoders
 from card.class_model import ClassModel
 from card.features import Features
 from card.fit import Fitting
-from card.images import check_images, given_pair, is_images
+from card.images import check_images, is_images
 from card.labels import as_labels, encode_labels
 from card.mean import is_fitted
 from card.progress import Bars
@@ -91,7 +91,7 @@ def _check_alike(estimators: Sequence[Any]) -> None:
 
 def _job(estimator: Any, X: Any, y: Any, seed: int) -> _Job:
     """Check rows and labels; learn features."""
-    X, given = given_pair(X) if _is_given(estimator.mean) else (X, None)
+    X, given = estimator._pair(X)
     if not is_images(X):
         estimator._check_table(X, reset=True)
     labels = as_labels(y)
@@ -105,10 +105,6 @@ def _job(estimator: Any, X: Any, y: Any, seed: int) -> _Job:
     known = not isinstance(estimator.mean, str | nn.Module) and is_fitted(estimator.mean)
     columns = mean_columns(estimator.mean, classes) if known else None
     return _Job(classes, number, given, x, shape, features, columns, seed, target_names(y))
-
-
-def _is_given(mean: Any) -> bool:
-    return isinstance(mean, str) and mean == "given"
 
 
 def _read(estimator: Any, X: Any) -> tuple[tuple[int, ...] | None, Features | None, np.ndarray]:
