@@ -30,6 +30,7 @@ Progress = Callable[[int, int, float], None]
 
 
 LONG_MEMORY, SHORTEST_MEMORY = 0.9999, 0.95  # decays of averaged weights
+LAZY_COST = 6  # a table's row that is brought up to date costs as much as six that dense Adam moves
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,14 @@ class Loop:
         self.best: State | None = None
 
     def _lazy_tables(self) -> dict[str, Table]:
-        """Tables updated row by row: their average must be the slow, constant one that `card.rows` knows."""
+        """Tables updated row by row: their average must be the slow, constant one that `card.rows` knows.
+
+        It pays where a batch meets few of a table's rows.
+        """
         if self.how.weight_decay or self.how.ema_warmup or (self.how.ema or LONG_MEMORY) < SHORTEST_MEMORY:
             return {}
-        return {name: m for name, m in self.module.named_modules() if isinstance(m, Table)}
+        tables = [(name, m) for name, m in self.module.named_modules() if isinstance(m, Table)]
+        return {name: m for name, m in tables if m.weight.shape[1] > LAZY_COST * self.how.batch_size}
 
     def update(self, loss: Tensor) -> None:
         """One step down the sum of the members' losses (M,)."""
