@@ -1,5 +1,7 @@
 """The competitors: each learns a spread that changes with x, and keeps scikit-learn's manners."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -14,12 +16,14 @@ from card.baselines import (
     MCDropoutRegressor,
     MixtureDensityRegressor,
     PBPRegressor,
+    pbp,
 )
 from card.baselines.base import fit_together
 from card.baselines.gcds import bounded_exp
 from card.baselines.mixtures import GaussianMixture
-from card.baselines.pbp import Posterior, rectified
+from card.baselines.pbp import Posterior
 from card.bench.methods import find_method
+from card.nn import generators
 
 LEARNERS = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=60, lr=0.01, random_state=0),
@@ -224,9 +228,40 @@ def test_a_rectified_gaussian_has_the_moments_of_its_integral(mean, variance):
     a = np.linspace(0, 30, 300_001)
     density = np.exp(-0.5 * (a - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
     first, second = trapezoid(a * density, a), trapezoid(a**2 * density, a)
-    m, v = rectified(*torch.tensor([mean, variance]).double())
-    assert float(m) == pytest.approx(first, rel=1e-6)
-    assert float(v) == pytest.approx(second - first**2, rel=1e-5, abs=2e-12)
+    m, v = pbp.rectified(np.array(mean), np.array(variance))
+    assert m == pytest.approx(first, rel=1e-6)
+    assert v == pytest.approx(second - first**2, rel=1e-5, abs=2e-12)
+
+
+def log_evidence(posterior, means, variances, x, z):
+    """log Z of a row as PyTorch would have it, for its derivatives."""
+    m, v = x, torch.zeros_like(x)
+    for i, (mean, variance) in enumerate(zip(means, variances, strict=True)):
+        if i:
+            a = m / v.sqrt()
+            above, bell = torch.special.ndtr(a), (-0.5 * a.square()).exp() / math.sqrt(2 * math.pi)
+            first = m * above + v.sqrt() * bell
+            m, v = first, (m.square() + v) * above + m * v.sqrt() * bell - first.square()
+        one = torch.ones(len(x), 1, 1)
+        m, v = torch.cat([m, one], dim=2), torch.cat([v, 0 * one], dim=2)
+        n = mean.shape[1]
+        m, v = m @ mean / math.sqrt(n), (m.square() @ variance + v @ (mean.square() + variance)) / n
+    shape, rate = posterior.noise.T
+    return torch.distributions.Normal(m[:, 0, 0], (v[:, 0, 0] + rate / (shape - 1)).sqrt()).log_prob(z)
+
+
+@pytest.mark.parametrize("sizes", [(4, 6, 1), (3, 5, 7, 1)])
+def test_the_gradients_of_probabilistic_back_propagation_are_those_of_its_evidence(sizes):
+    posterior = Posterior(sizes, generators([0, 1]))
+    rng = np.random.default_rng(0)
+    x, z = rng.standard_normal((2, 1, sizes[0])), rng.standard_normal(2)
+    layers, noise = posterior.layers(), posterior.noise.numpy()
+    found = pbp.slopes(layers, noise, pbp.through(x, layers), z)
+    weights = [*posterior.means], [*posterior.variances]
+    evidence = log_evidence(posterior, *weights, torch.from_numpy(x), torch.from_numpy(z))
+    wanted = torch.autograd.grad(evidence.sum(), weights[0] + weights[1])
+    for slope, truth in zip([*(m for m, _ in found), *(v for _, v in found)], wanted, strict=True):
+        np.testing.assert_allclose(slope, truth, rtol=1e-8, atol=1e-12)
 
 
 def test_probabilistic_back_propagation_without_hidden_layers_is_bayesian_regression():
@@ -235,7 +270,7 @@ def test_probabilistic_back_propagation_without_hidden_layers_is_bayesian_regres
     mean, variance = posterior.means[0].detach().clone(), posterior.variances[0].detach().clone()
     noise = float(posterior.noise[0, 1] / (posterior.noise[0, 0] - 1))
     h = torch.tensor([2.0, 1.0]).double() / np.sqrt(2)  # what the weight and the bias are multiplied by
-    posterior.see(torch.tensor([[[2.0]]]).double(), torch.tensor([3.0]).double())
+    pbp.see(posterior.layers(), posterior.noise.numpy(), np.array([[[2.0]]]), np.array([3.0]))
     m, v = mean[0, :, 0], variance[0, :, 0]
     gain = v * h / (h.square() @ v + noise)
     np.testing.assert_allclose(posterior.means[0].detach()[0, :, 0], m + gain * (3.0 - h @ m), rtol=1e-12)
