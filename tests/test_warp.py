@@ -7,8 +7,12 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from card import CARDRegressor
+from card.averaging import SET_ASIDE, Means, _centres_apart, around_many, set_aside
+from card.fit import fit_unit_denoiser
 from card.flow import Curve, latents
-from card.warp import Warp
+from card.mean import ZeroMean
+from card.train import Training
+from card.warp import Warp, quantiles
 
 
 def normal_scores(n: int, scale: float = 1.0) -> np.ndarray:
@@ -30,16 +34,39 @@ def test_latents_of_a_heavy_tailed_law_become_normal():
         assert np.mean(np.abs(warped) < norm.ppf(0.5 + level / 2)) == pytest.approx(level, abs=0.01)
 
 
-def test_what_the_company_of_members_changes_is_added_to_what_one_member_says():
-    unseen, alone, together = (normal_scores(100_000, scale) for scale in (1.2, 1.0, 0.9))
-    g, _ = Warp.fit(unseen, alone, together)(np.array([-1.1, 0.55]))
-    assert g == pytest.approx([-1.0, 0.5], abs=0.02)
-
-
 def test_quantiles_around_one_model_and_around_two_lead_to_those_around_many():
-    around_two, around_one = normal_scores(100_000, 1.1), normal_scores(100_000, 1.2)
-    g, _ = Warp.fit(around_two, single=[around_one, around_one])(np.array([-1.0, 0.5]))
-    assert g == pytest.approx([-1.0, 0.5], abs=0.01)
+    """Errors of variance 1 + 0.3 / r around the mean of r models."""
+    around = {r: normal_scores(1000, np.sqrt(1 + 0.3 / r)) for r in (1, 2, 10)}
+    found = around_many(quantiles(around[2]), quantiles(around[1]), n_repeats=2, n_models=10)
+    assert found == pytest.approx(quantiles(around[10]), rel=0.005)
+    assert found != pytest.approx(quantiles(around[2]), rel=0.04)
+
+
+def test_rows_set_aside_belong_to_no_denoiser_and_uncovered_rows_stay_so():
+    fold = np.where(np.arange(3000) < 600, -1, np.arange(3000) % 5)
+    aside = set_aside(fold, seed=0)
+    assert (aside[fold < 0] == -1).all()
+    assert ((aside < 0) & (fold >= 0)).sum() == SET_ASIDE
+    assert (aside[aside >= 0] == fold[aside >= 0]).all()
+
+
+def test_no_denoiser_learns_from_rows_of_no_fold():
+    rng = np.random.default_rng(0)
+    x, f, r = (torch.from_numpy(rng.standard_normal((60, 1)).astype(np.float32)) for _ in range(3))
+    fold = np.where(np.arange(60) < 15, -1, np.arange(60) % 3)
+    other = torch.where(torch.from_numpy(fold)[:, None] < 0, 100.0, r)
+    how = Training(epochs=3, batch_size=16, patience=5)
+    one, two = (fit_unit_denoiser(x, f, each, fold, 3, 0, how, 8, 0.0)[0].state_dict() for each in (r, other))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_centres_are_moved_by_the_variance_of_the_average_of_all_models():
+    rng = np.random.default_rng(0)
+    by_repeat = rng.normal(scale=3.0, size=(2, 5000, 1))
+    means = Means(ZeroMean(1), by_repeat, np.arange(5000) % 5, 5, np.array([9.0]))
+    moves = _centres_apart(means, np.arange(5000).reshape(5, 1000), rng)
+    assert moves.sum(axis=-1) == pytest.approx(np.zeros((5, 1000)), abs=1e-9)
+    assert moves.var() == pytest.approx(9.0 / (2 * 5), rel=0.05)
 
 
 def test_rows_speak_by_their_number_against_the_prior_so_that_a_handful_changes_little():

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, shrinkage
+from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, set_aside, shrinkage
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
 from card.crossfit import crossfit
@@ -155,12 +155,14 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         patience=max(8 * every, epochs // 4),
         evaluate_every=every,
     )
+    warped = z.shape[1] == 1 and seen.sum() >= ENOUGH_TO_WARP
+    fold = set_aside(means.fold, seed_of(fitting.seed, 18)) if warped else means.fold
     rows, f, r = (_stacked([each], fitting) for each in (x, means.f, error / scale))
     denoiser, _ = fit_unit_denoiser(
         rows,
         f,
         r,
-        means.fold,
+        fold,
         means.n_members,
         seed_of(fitting.seed, 11),
         how,
@@ -182,12 +184,13 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         holds_mean=fitting["mean"] == "auto" and on_a_grid(z[seen], scale),
         fold=means.fold,
     )
-    if z.shape[1] == 1 and seen.sum() >= ENOUGH_TO_WARP:
+    if warped:
         model.warp = fit_warp(
             model,
             rows,
             _stacked([z], fitting),
             means,
+            fold,
             fitting.schedule,
             fitting["n_nodes"],
             seed_of(fitting.seed, 17),

@@ -146,10 +146,10 @@ class Model:
 
     @torch.no_grad()
     def latents_alone(self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int) -> np.ndarray:
-        """Where members place residuals r (M, n, 1) of rows x (M, n, D), f (M, n, 1) of their own: (M n,)."""
+        """Where members place residuals r (M, n, m) of rows x (M, n, D), f (M, n, 1) of their own: alike."""
         alone = replace(self, apart=1.0, warp=None)
         curve = alone._residuals(self.denoiser.context(x, f), schedule, n_nodes)
-        return curve.at_own(r.double().cpu())[0].flatten().numpy()
+        return curve.at_own(r.double().cpu())[0].numpy()
 
     @torch.no_grad()
     def latents_together(
