@@ -264,6 +264,20 @@ def test_the_gradients_of_probabilistic_back_propagation_are_those_of_its_eviden
         np.testing.assert_allclose(slope, truth, rtol=1e-8, atol=1e-12)
 
 
+def test_columns_named_as_categories_are_read_level_by_level():
+    """Codes without an order: a straight line through them says nothing, levels say all."""
+    X = np.tile(np.arange(4.0), 50)[:, None]
+    y = np.array([1.0, -1.0, -1.0, 1.0])[X[:, 0].astype(int)]
+    by_level = PBPRegressor(hidden=(2,), epochs=5, categorical_features=[0], random_state=0).fit(X, y)
+    assert by_level.features_.encode(X[:4]).tolist() == np.eye(4).tolist()
+    assert np.abs(by_level.predict(X) - y).max() < 0.3
+    split = [X[:100], X[100:]], [y[:100], y[100:]]
+    together = [clone(by_level), clone(by_level)]
+    fit_together(together, *split)
+    alone = clone(by_level).fit(split[0][1], split[1][1])
+    np.testing.assert_allclose(together[1].predict(X), alone.predict(X), rtol=1e-6)
+
+
 def test_probabilistic_back_propagation_without_hidden_layers_is_bayesian_regression():
     """With the noise known and no layer between, each row's update of one weight is Kalman's."""
     posterior = Posterior((1, 1), [torch.Generator().manual_seed(0)])

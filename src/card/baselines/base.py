@@ -23,6 +23,7 @@ from torch import Generator, Tensor, nn
 
 from card.codec import Codec, fit_codec
 from card.distribution import Distribution
+from card.features import Features
 from card.train import Training, seed_of, train
 
 ROWS = 1000  # predicted at a time
@@ -92,10 +93,21 @@ def check_share(**parameters: float) -> None:
             raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
 
 
+@dataclass(frozen=True)
+class OneHot:
+    """Features of which some are categories, a 0/1 column for each level."""
+
+    features: Features
+
+    def encode(self, X: np.ndarray) -> np.ndarray:
+        """(N, D) -> (N, columns)."""
+        return self.features.transform(X).astype(np.float64)
+
+
 class Standardised(RegressorMixin, BaseEstimator, ABC):
     """A regressor of one response that works on standardised features and response."""
 
-    features_: Codec
+    features_: Codec | OneHot
     response_: Codec
 
     def predict(self, X: Any) -> np.ndarray:
@@ -125,10 +137,14 @@ class Standardised(RegressorMixin, BaseEstimator, ABC):
 
 @settings
 class NetworkRegressor(Standardised):
-    """A regressor made of `n_networks` networks that learn from the same rows."""
+    """A regressor made of `n_networks` networks that learn from the same rows.
+
+    `categorical_features` are positions of columns to be encoded level by level; the others are numbers.
+    """
 
     hidden: Sequence[int] = (100, 50)
     epochs: int = 500
+    categorical_features: Sequence[int] = ()
     random_state: int | None = None
 
     @property
@@ -166,6 +182,11 @@ class NetworkRegressor(Standardised):
 
     def _check_parameters(self) -> None:
         check_positive(hidden=self.hidden, epochs=self.epochs)
+
+    def _learn_features(self, X: np.ndarray) -> Codec | OneHot:
+        """How features are brought to numbers of comparable size."""
+        chosen = list(self.categorical_features)
+        return OneHot(Features.fit(X, chosen)) if chosen else fit_codec(X)
 
     def _train(self, tables: Tables) -> nn.Module:
         """All networks of all training sets, those of one set next to each other."""
@@ -226,22 +247,30 @@ def fit_together(estimators: Sequence[NetworkRegressor], Xs: Sequence[Any], ys: 
     for estimator in estimators:
         estimator._check_parameters()
     data = [e._check(X, y) for e, X, y in zip(estimators, Xs, ys, strict=True)]
-    if len({X.shape for X, _ in data}) > 1:
-        for estimator, (X, y) in zip(estimators, data, strict=True):
-            _fit_alike([estimator], [(X, y)])
+    codecs = [
+        (e._learn_features(X), fit_codec(y[:, None])) for e, (X, y) in zip(estimators, data, strict=True)
+    ]
+    encoded = [
+        (of_x.encode(X), of_y.encode(y[:, None])) for (of_x, of_y), (X, y) in zip(codecs, data, strict=True)
+    ]
+    if len({x.shape for x, _ in encoded}) > 1:
+        for estimator, each in zip(estimators, encoded, strict=True):
+            _fit_alike([estimator], [each])
     else:
-        _fit_alike(estimators, data)
+        _fit_alike(estimators, encoded)
+    for estimator, (of_x, of_y) in zip(estimators, codecs, strict=True):
+        estimator.features_, estimator.response_ = of_x, of_y
     return estimators
 
 
-def _fit_alike(estimators: Sequence[NetworkRegressor], data: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-    codecs = [(fit_codec(X), fit_codec(y[:, None])) for X, y in data]
-    x = np.concatenate([of_x.encode(X) for (of_x, _), (X, _) in zip(codecs, data, strict=True)])
-    z = np.concatenate([of_y.encode(y[:, None]) for (_, of_y), (_, y) in zip(codecs, data, strict=True)])
+def _fit_alike(
+    estimators: Sequence[NetworkRegressor], encoded: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """Fit to encoded features (n, D) and responses (n, 1) of one shape."""
+    x, z = (torch.as_tensor(np.concatenate(part)) for part in zip(*encoded, strict=True))
     rows = torch.arange(len(x)).view(len(estimators), -1)
     seeds = [int(check_random_state(e.random_state).randint(2**31 - 1)) for e in estimators]
-    network = estimators[0]._train(Tables(torch.as_tensor(x), torch.as_tensor(z), rows, seeds))
+    network = estimators[0]._train(Tables(x, z, rows, seeds))
     for i, estimator in enumerate(estimators):
-        estimator.features_, estimator.response_ = codecs[i]
         estimator.seed_ = seeds[i]
         estimator._publish(network, i)
