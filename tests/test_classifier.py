@@ -148,6 +148,11 @@ def test_a_fitted_classifier_is_taken_as_it_is():
     np.testing.assert_allclose(clf.predict_mean_model(X), f.predict_proba(X), atol=2e-3)
 
 
+def test_a_fitted_classifier_is_not_shown_encoded_rows():
+    with pytest.raises(ValueError, match="reads X as it is"):
+        CARDClassifier(**QUICK, mean=LogisticRegression(max_iter=1000).fit(X, Y)).fit(X, Y)
+
+
 def test_a_classifier_is_cross_fitted_and_the_result_does_not_lose_to_it():
     forest = RandomForestClassifier(20, random_state=0)
     clf = CARDClassifier(**QUICK, mean=forest).fit(X[::2], Y[::2])

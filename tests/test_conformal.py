@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from card import CARDRegressor, load
-from card.conformal import CrossCalibrated, SplitCalibrated, ends_at, scores, thinned
+from card.conformal import SLACK, CrossCalibrated, SplitCalibrated, ends_at, scores, thinned
 from card.distribution import Gaussian
+from card.responses import OnGrid, Within
 
 RNG = np.random.default_rng(0)
 
@@ -47,6 +48,46 @@ def test_cv_plus_covers_even_around_a_wrong_model():
 
     share = simulate(interval)
     assert 0.9 - 0.006 <= share <= 0.94
+
+
+@pytest.mark.parametrize("kind", ["split", "cv+"])
+def test_counts_are_covered_around_a_wrong_model(kind):
+    """Of whole numbers many scores tie: the promise holds all the same, and ends are finite."""
+    inside = []
+    for run in range(100):
+        rng = np.random.default_rng(run)
+        wrong = OnGrid(Gaussian(np.full(60, 2.0), np.full(60, 0.5)))
+        y, new = rng.poisson(2.5, 60).astype(float), rng.poisson(2.5, 60)
+        if kind == "split":
+            low, high = SplitCalibrated(wrong, np.sort(scores(wrong, y))).interval(0.8).T
+        else:
+            kept = [thinned(scores(wrong[k::5], y[k::5])) for k in range(5)]
+            low, high = CrossCalibrated(wrong, [wrong] * 5, kept).interval(0.8).T
+        assert np.isfinite(low).all()
+        assert high.max() < 20
+        inside.append(((low <= new) & (new <= high)).mean())
+    assert 0.79 <= np.mean(inside) <= 0.95
+
+
+def test_a_row_lies_in_the_interval_at_its_own_score():
+    rating = OnGrid(Gaussian(np.linspace(-1, 5, 40), np.full(40, 0.6)), np.array([1.0, 2.0, 3.0, 5.0]))
+    y = np.tile([1.0, 2.0, 3.0, 5.0], 10)
+    lower, upper = (np.diag(end) for end in ends_at(rating, scores(rating, y) * (1 + SLACK) + SLACK))
+    assert ((lower <= y) & (y <= upper)).all()
+    assert lower.min() >= 1.0
+    assert upper.max() <= 5.0
+
+
+def test_an_infinite_interval_ends_where_the_responses_end():
+    inside = Within(Gaussian(np.zeros(2), np.ones(2)), -0.5, 1.0)
+    assert SplitCalibrated(inside, np.array([0.5])).interval(0.9).tolist() == [[-0.5, 1.0]] * 2
+
+
+def test_where_next_to_nothing_is_asked_ends_do_not_cross():
+    model = Gaussian(RNG.normal(size=20), np.ones(20))
+    kept = [thinned(np.abs(RNG.normal(size=10))) for _ in range(3)]
+    low, high = CrossCalibrated(model, [model, model[::-1], model], kept).interval(0.05).T
+    assert (low <= high).all()
 
 
 def test_too_few_scores_for_a_promise_give_the_whole_line():

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from card.distribution import Draws, Gaussian
-from card.responses import OnGrid, Within
+from card.distribution import Draws, Gaussian, OneColumn
+from card.responses import OnGrid, Within, draws_within
 
 RNG = np.random.default_rng(0)
 BELL = Gaussian(np.array([0.0, 3.0, -2.0]), np.array([1.0, 0.5, 2.0]))
@@ -90,6 +90,37 @@ def test_counts_have_probabilities_that_sum_to_one():
     below = counts.cdf(quantiles - 1)
     assert (below < [0.05, 0.5, 0.95]).all()
     assert (counts.cdf(quantiles) >= np.array([0.05, 0.5, 0.95]) - 1e-9).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, np.inf), (1.0, 4.0)])
+def test_counts_within_bounds_keep_the_mass_of_the_bounds_themselves(low, high):
+    counts = OnGrid(Gaussian(np.array([3.2, 0.4]), np.array([1.5, 0.8])))
+    inside, k = Within(counts, low, high), np.arange(0, 30.0)
+    every = np.tile(k, (2, 1))
+    mass = counts.pdf(every) * ((k >= low) & (k <= high))
+    assert np.allclose(inside.pdf(every), mass / mass.sum(1, keepdims=True))
+    assert np.allclose(inside.cdf(every), np.cumsum(inside.pdf(every), 1))
+    drawn = inside.sample(20_000, 0)
+    assert (drawn == low).mean(0) == pytest.approx(inside.pdf(np.full(2, low)), abs=0.01)
+
+
+def test_draws_beyond_the_bounds_give_way_to_draws_within():
+    draws = RNG.normal(size=(20_000, 2, 2))
+    kept = draws_within(draws, -1.0, np.inf)
+    truth = stats.truncnorm(-1.0, np.inf)
+    assert kept.min() >= -1.0
+    assert kept.mean(0) == pytest.approx(np.full((2, 2), truth.mean()), abs=0.03)
+    assert (kept == -1.0).mean() == 0  # nothing piles up at the bound
+    assert draws_within(np.full((5, 1, 1), 9.0), 0.0, 1.0).ravel().tolist() == [1.0] * 5
+
+
+def test_a_table_of_one_column_has_a_last_axis_of_its_own():
+    one, values = OneColumn(BELL), np.tile([0.2, 3.9], (3, 1))
+    assert one.mean().shape == one.std().shape == one.quantile(0.3).shape == (3, 1)
+    assert one.quantile([0.1, 0.9]).shape == one.interval(0.9).shape == (3, 2, 1)
+    assert one.sample(5, 0).shape == (5, 3, 1)
+    assert np.array_equal(one.cdf(values[..., None])[..., 0], BELL.cdf(values))
+    assert np.array_equal(one[:2].logpdf(values[:2]), BELL[:2].logpdf(values[:2]))
 
 
 def test_ordinal_levels_are_the_only_values():

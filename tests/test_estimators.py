@@ -7,12 +7,13 @@ from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold, TimeSeriesSplit
+from sklearn.model_selection import GridSearchCV, GroupKFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from card import CARDRegressor
 from card.estimators import fit_together
+from card.fit import fit_unit_denoiser
 
 QUICK = {"epochs": 6, "repeats": 1, "cv": 2, "random_state": 0}
 PAPER = {"epochs": 4, "n_steps": 30, "beta_T": 0.3, "mean_epochs": 5, "n_draws": 40, "random_state": 0}
@@ -183,10 +184,13 @@ def test_tables_with_words_and_gaps_are_welcome():
 
 
 def test_counts_ordinals_and_bounds_are_honoured():
-    counts = CARDRegressor(**QUICK, response="count").fit(X, np.round(np.exp(X[:, 0])))
+    many = np.round(np.exp(X[:, 0]))
+    counts = CARDRegressor(**QUICK, response="count").fit(X, many)
     draws = counts.sample(X, 20, random_state=0)
     assert (draws == np.round(draws)).all()
     assert draws.min() >= 0
+    assert (draws == 0).mean() == pytest.approx((many == 0).mean(), abs=0.15)
+    assert counts.predict_distribution(X).pdf(np.tile(np.arange(200.0), (80, 1))).sum(1) == pytest.approx(1.0)
     levels = np.array([1.0, 2.0, 5.0])[np.digitize(X[:, 0], [-0.5, 0.5])]
     ordinal = CARDRegressor(**QUICK, response="ordinal").fit(X, levels)
     assert set(np.unique(ordinal.sample(X, 20, random_state=0))) <= {1.0, 2.0, 5.0}
@@ -196,7 +200,95 @@ def test_counts_ordinals_and_bounds_are_honoured():
     assert interval.max() <= 1
 
 
+SHAPED = {
+    "bounds": {"bounds": (-100, 100)},
+    "count": {"response": "count"},
+    "split": {"conformal": "split"},
+    "cv+": {"conformal": "cv+"},
+    "draws": {"sampler": "multistep", "n_draws": 20},
+}
+
+
+@pytest.mark.parametrize("how", SHAPED)
+def test_a_response_of_one_column_in_a_table_is_predicted_as_such(how):
+    y = np.round(np.abs(Y))
+    flat, tall = (CARDRegressor(**QUICK, **SHAPED[how]).fit(X, each) for each in (y, y[:, None]))
+    for name, more in (("predict", ()), ("predict_interval", (0.8,)), ("predict_quantiles", ([0.1, 0.9],))):
+        one, other = (getattr(model, name)(X, *more) for model in (flat, tall))
+        assert np.array_equal(one[..., None], other), name
+    assert np.array_equal(flat.sample(X, 5, 0)[..., None], tall.sample(X, 5, 0))
+    parts = tall.predict_distribution(X)
+    assert parts.std().shape == parts.decompose().epistemic.shape == (80, 1)
+
+
+def test_draws_are_the_same_with_and_without_a_promise_about_intervals():
+    how = {**QUICK, "sampler": "multistep", "n_draws": 30}
+    promised = CARDRegressor(**how, conformal="split").fit(X, Y)
+    draws = promised.sample(X, 30, random_state=1)
+    assert len(np.unique(draws[:, 0])) == 30
+    assert draws[:, :10] == pytest.approx(promised.sample(X[:10], 30, random_state=1), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"bounds": 5}, "bounds must be"),
+        ({"bounds": (0, 1, 2)}, "bounds must be"),
+        ({"bounds": ("a", "b")}, "bounds must be"),
+        ({"mean": LinearRegression().fit(X, Y)}, "reads X as it is"),
+        ({"cv": RepeatedKFold(n_splits=3, n_repeats=2)}, "without repeats"),
+    ],
+)
+def test_what_would_go_wrong_in_silence_is_refused(how, message):
+    with pytest.raises(ValueError, match=message):
+        CARDRegressor(**QUICK | how).fit(X, Y)
+
+
+def test_ordinal_levels_are_of_one_target():
+    with pytest.raises(ValueError, match="for one target"):
+        CARDRegressor(**QUICK, response="ordinal").fit(X, np.round(BOTH))
+
+
+def test_a_fitted_regressor_speaks_the_users_units():
+    f = LinearRegression().fit(X, 1000 + 50 * Y)
+    model = CARDRegressor(**QUICK, mean=f, standardise_x=False).fit(X, 1000 + 50 * Y)
+    assert model.predict_mean_model(X).mean() == pytest.approx(f.predict(X), rel=1e-5)
+    assert model.predict(X) == pytest.approx(f.predict(X), abs=60)
+
+
+def test_gaps_are_refused_where_nothing_encodes_them():
+    holed = X.copy()
+    holed[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        CARDRegressor(**QUICK, standardise_x=False).fit(holed, Y)
+
+
+@pytest.mark.parametrize("cv", [3, GroupKFold(3)])
+def test_groups_stay_whole_around_a_mean_that_has_nothing_to_learn(cv, monkeypatch):
+    folds = []
+
+    def learn(x, f, r, fold, *rest):
+        folds.append(fold)
+        return fit_unit_denoiser(x, f, r, fold, *rest)
+
+    monkeypatch.setattr("card.fit.fit_unit_denoiser", learn)
+    groups = np.arange(80) // 8
+    CARDRegressor(**QUICK | {"cv": cv}, mean="zero").fit(X, Y, groups=groups)
+    assert folds[0].max() == 2
+    assert all(len(np.unique(folds[0][groups == g])) == 1 for g in range(10))
+
+
+def test_pairs_of_rows_may_come_from_a_generator():
+    pairs = [(np.arange(40), np.arange(40, 80)), (np.arange(40, 80), np.arange(40))]
+    one, other = (
+        CARDRegressor(**QUICK | {"cv": cv, "repeats": 2}, mean=LinearRegression()).fit(X, Y)
+        for cv in (pairs, (pair for pair in pairs))
+    )
+    assert np.array_equal(one.predict(X), other.predict(X))
+
+
 HOSTILE = {
+    "a constant far from zero": (X, np.full(80, 1e12)),
     "twenty rows": table(20),
     "one column": table(60, 1),
     "five hundred columns": table(60, 500),

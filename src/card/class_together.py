@@ -103,6 +103,8 @@ def _job(estimator: Any, X: Any, y: Any, seed: int) -> _Job:
         raise ValueError(f"y has {len(classes)} classes, the probabilities have {given.shape[1]} columns.")
     shape, features, x = _read(estimator, X)
     known = not isinstance(estimator.mean, str | nn.Module) and is_fitted(estimator.mean)
+    if known and not is_images(X):
+        estimator._check_read_as_it_is()
     columns = mean_columns(estimator.mean, classes) if known else None
     return _Job(classes, number, given, x, shape, features, columns, seed, target_names(y))
 

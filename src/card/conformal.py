@@ -1,7 +1,8 @@
 """Intervals whose coverage can be promised, whatever the model: conformal prediction.
 
 The score of a row is how far out its response lies in its own predicted distribution, s = |z(y)| where
-z = Phi^-1(F(y|x)); the interval at score s is all y with |z(y)| <= s.
+z = Phi^-1(F(y|x)); the interval at score s is all y with |z(y)| <= s. On a grid, F jumps at y from F(y-) to
+F(y), and the least s whose interval holds y takes the place of |z|.
 
 `split`: n rows that no fitting step saw give scores s_1..s_n. A new row's score is as likely to have any
 rank among them, so the interval at the ceil((n + 1)(1 - alpha))-th smallest covers with probability
@@ -26,30 +27,40 @@ FAR = 5.0  # beyond this many standard deviations z(y) goes on in a straight lin
 MOST_SCORES = 400  # kept per fold for cv+, so that predicting does not grow with the training set
 
 
+SLACK = 1e-6  # by which intervals are wider than their score, so that rounding leaves no tied row outside
+
+
 def scores(distribution: Distribution, y: np.ndarray) -> np.ndarray:
-    """|z(y)| for each row (N,)."""
-    z = ndtri(np.clip(distribution.cdf(y), 1e-300, 1.0))
-    ends = distribution.quantile([ndtr(-FAR), ndtr(1 - FAR), ndtr(FAR - 1), ndtr(FAR)])
-    below, above = ends[:, 0], ends[:, 3]
-    unit_below = np.maximum(ends[:, 1] - below, 1e-300)
-    unit_above = np.maximum(above - ends[:, 2], 1e-300)
-    z = np.where(y < below, -FAR - (below - y) / unit_below, z)
-    z = np.where(y > above, FAR + (y - above) / unit_above, z)
-    return np.abs(z)
+    """The least score at which the interval of a row holds y, for each row (N,): |z(y)| for a continuum.
+
+    On a grid y is held from the side of its cell that is nearer to the median.
+    """
+    upper = ndtri(np.clip(distribution.cdf(np.nextafter(y, -np.inf)), 1e-300, 1.0))
+    lower = -ndtri(np.clip(distribution.cdf(y), 1e-300, 1.0))
+    near = np.maximum(np.maximum(upper, lower), 0.0)
+    below, above, unit_below, unit_above = _tails(distribution)
+    far = np.where(y < below, (below - y) / unit_below, (y - above) / unit_above)
+    return np.where((y < below) | (y > above), FAR + far, np.minimum(near, FAR))
 
 
 def ends_at(distribution: Distribution, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the intervals at scores (m,): two arrays (N, m), infinite where a score is."""
+    """Ends of the intervals at scores (m,): two arrays (N, m); at an infinite score those of the support."""
     near = np.minimum(score, FAR)
-    extra = score - near
-    ends = distribution.quantile([ndtr(-FAR), ndtr(1 - FAR), ndtr(FAR - 1), ndtr(FAR)])
     values = distribution.quantile(np.concatenate([ndtr(-near), ndtr(near)]).clip(1e-15, 1 - 1e-15))
     lower, upper = np.split(values, 2, axis=1)
-    far = extra > 0
-    with np.errstate(invalid="ignore"):
-        lower = np.where(far, ends[:, :1] - extra * (ends[:, 1:2] - ends[:, :1]), lower)
-        upper = np.where(far, ends[:, 3:] + extra * (ends[:, 3:] - ends[:, 2:3]), upper)
-    return lower, upper
+    below, above, unit_below, unit_above = (each[:, None] for each in _tails(distribution))
+    lower = np.where(score > FAR, below - (score - FAR) * unit_below, lower)
+    upper = np.where(score > FAR, above + (score - FAR) * unit_above, upper)
+    return np.clip(lower, *distribution.support), np.clip(upper, *distribution.support)
+
+
+def _tails(distribution: Distribution) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Where the tails begin, below and above, and how far they go for one more in the score: (N,) each."""
+    ends = distribution.quantile([ndtr(-FAR), ndtr(1 - FAR), ndtr(FAR - 1), ndtr(FAR)])
+    below, above = ends[:, 0], ends[:, 3]
+    least = np.maximum(1e-3 * (above - below), 1e-9 * np.abs(ends).max(axis=1))
+    least = np.maximum(least, max(distribution.step, 1e-300))
+    return below, above, np.maximum(ends[:, 1] - below, least), np.maximum(above - ends[:, 2], least)
 
 
 class Calibrated(Distribution):
@@ -92,7 +103,7 @@ class SplitCalibrated(Calibrated):
     def interval(self, coverage: float = 0.95) -> np.ndarray:
         rank = math.ceil((len(self.scores) + 1) * check_coverage(coverage) - 1e-9)
         score = self.scores[rank - 1] if rank <= len(self.scores) else np.inf
-        return np.concatenate(ends_at(self.inner, np.array([score])), axis=1)
+        return np.concatenate(ends_at(self.inner, np.array([score]) * (1 + SLACK) + SLACK), axis=1)
 
 
 @dataclass
@@ -108,12 +119,19 @@ class CrossCalibrated(Calibrated):
 
     def interval(self, coverage: float = 0.95) -> np.ndarray:
         alpha = 1.0 - check_coverage(coverage)
-        ends = [ends_at(member, score[:, 0]) for member, score in zip(self.members, self.scores, strict=True)]
+        ends = [
+            ends_at(member, score[:, 0] * (1 + SLACK) + SLACK)
+            for member, score in zip(self.members, self.scores, strict=True)
+        ]
         lower, upper = (np.concatenate(part, axis=1) for part in zip(*ends, strict=True))
         weight = np.concatenate([score[:, 1] for score in self.scores])
         n = weight.sum()
         count = math.ceil((n + 1) * (1.0 - alpha) - 1e-9)
-        return np.column_stack([-_weighted_rank(-lower, weight, count), _weighted_rank(upper, weight, count)])
+        low, high = -_weighted_rank(-lower, weight, count), _weighted_rank(upper, weight, count)
+        crossed = low > high  # where next to no coverage is asked for
+        middle = 0.5 * (np.where(crossed, low, 0.0) + np.where(crossed, high, 0.0))
+        low, high = np.where(crossed, middle, low), np.where(crossed, middle, high)
+        return np.clip(np.column_stack([low, high]), *self.inner.support)
 
 
 def _weighted_rank(values: np.ndarray, weight: np.ndarray, count: float) -> np.ndarray:

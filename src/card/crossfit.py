@@ -154,6 +154,7 @@ def crossfit(
     """
     x, z = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(z, np.float32)
     n_repeats = (2 if len(x) <= 50_000 else 1) if repeats == "auto" else int(repeats)
+    cv = cv if isinstance(cv, int | np.integer) or hasattr(cv, "split") else list(cv)
     chosen = _learners(learners, len(x))
     folds = [_splits(x, z, cv, groups, seed_of(seed, repeat) % 2**32) for repeat in range(n_repeats)]
     splits = [split for repeat in folds for split in repeat]
@@ -266,6 +267,13 @@ def _splits(x: np.ndarray, z: np.ndarray, cv: Any, groups: np.ndarray | None, se
     return splits
 
 
+def folds_of(x: np.ndarray, z: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> np.ndarray:
+    """(N,) the fold that tests each row, -1 where none does."""
+    splits = _splits(x, z, cv, groups, seed_of(seed, 0) % 2**32)
+    covered = np.isin(np.arange(len(x)), np.concatenate([test for _, test in splits]))
+    return _fold_of(splits, covered)
+
+
 def _out_of_fold(
     fitted: Fitted, x: np.ndarray, z: np.ndarray, splits: Sequence[Split], n_repeats: int
 ) -> np.ndarray:
@@ -289,7 +297,14 @@ def _fold_of(splits: Sequence[Split], covered: np.ndarray) -> np.ndarray:
     fold = np.full(len(covered), -1)
     for k, (_, test) in reversed(list(enumerate(splits))):
         fold[test] = k
-    return np.where(covered, fold, -1)
+    fold = np.where(covered, fold, -1)
+    for k in range(len(splits)):
+        if not (fold == k).any():
+            raise ValueError(
+                f"folds that test rows of their own were wanted, but all rows of fold {k} are tested by "
+                "earlier ones too; give a splitter without repeats, and say repeats=... instead"
+            )
+    return fold
 
 
 def _disagreement(blended: np.ndarray) -> np.ndarray:

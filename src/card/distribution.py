@@ -55,6 +55,11 @@ def check_n_draws(n_draws: int, at_least: int = 1) -> int:
 class Distribution(ABC):
     """Predicted distributions of N rows."""
 
+    step: float = 0.0
+    """Distance of neighbouring values; 0 for a continuum."""
+    support: tuple[float, float] = (-np.inf, np.inf)
+    """Between which all values lie."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -122,18 +127,15 @@ class Curves(Distribution):
 
     ROWS = 256  # worked on at a time, so that arrays stay in the cache and memory is bounded
 
-    def __init__(self, curve: Curve, squeeze: bool = True) -> None:
-        self.curve, self.squeeze = curve, squeeze
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
         self._moments: tuple[np.ndarray, np.ndarray] | None = None
-
-    def _out(self, array: np.ndarray) -> np.ndarray:
-        return array if self.squeeze else array[..., None]
 
     def __len__(self) -> int:
         return len(self.curve)
 
     def __getitem__(self, rows) -> Curves:
-        return Curves(self.curve.rows(rows), self.squeeze)
+        return Curves(self.curve.rows(rows))
 
     def _by_block(self, function, *arrays: np.ndarray, width: int = 1) -> np.ndarray:
         size = max(1, self.ROWS * 16 // max(16, width))
@@ -149,18 +151,18 @@ class Curves(Distribution):
         return self._moments
 
     def mean(self):
-        return self._out(self.moments()[0].mean(0))
+        return self.moments()[0].mean(0)
 
     def decompose(self):
         mean, variance = self.moments()
-        return Variance(self._out(variance.mean(0)), self._out(mean.var(0)))
+        return Variance(variance.mean(0), mean.var(0))
 
     def quantiles_by_row(self, levels: np.ndarray) -> np.ndarray:
         """Quantiles at levels of each row's own: (N, m) -> (N, m)."""
         return self._by_block(lambda curve, u: curve.quantile(u), levels, width=levels.shape[1])
 
     def _quantiles(self, q):
-        return self._out(self.quantiles_by_row(np.broadcast_to(q, (len(self), len(q))).copy()))
+        return self.quantiles_by_row(np.broadcast_to(q, (len(self), len(q))).copy())
 
     def sample(self, n_draws, random_state=None):
         n_draws = check_n_draws(n_draws)
@@ -168,7 +170,7 @@ class Curves(Distribution):
         noise = rng.random((len(self), 2, n_draws))
         strata = noise[:, 0].argsort(axis=1)
         u = np.clip((strata + noise[:, 1]) / n_draws, 1e-12, 1 - 1e-12)
-        return self._out(self.quantiles_by_row(u).T.copy())
+        return self.quantiles_by_row(u).T.copy()
 
     def _evaluate(self, function, y):
         values, shape = columns(y, len(self))
@@ -181,6 +183,43 @@ class Curves(Distribution):
 
     def logpdf(self, y):
         return self._evaluate(lambda curve, v: curve.logpdf(v), y)
+
+
+@dataclass
+class OneColumn(Distribution):
+    """Distributions of one target whose responses came as a table of one column: a last axis of length 1."""
+
+    inner: Distribution
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, rows) -> OneColumn:
+        return OneColumn(self.inner[rows])
+
+    def mean(self):
+        return self.inner.mean()[..., None]
+
+    def decompose(self):
+        aleatoric, epistemic = self.inner.decompose()
+        return Variance(aleatoric[..., None], epistemic[..., None])
+
+    def _quantiles(self, q):
+        return self.inner._quantiles(q)[..., None]
+
+    def interval(self, coverage: float = 0.95) -> np.ndarray:
+        return self.inner.interval(coverage)[..., None]
+
+    def sample(self, n_draws, random_state=None):
+        return self.inner.sample(n_draws, random_state)[..., None]
+
+    def cdf(self, y):
+        y = np.asarray(y)
+        return self.inner.cdf(y[..., 0])[..., None] if y.ndim == 3 else self.inner.cdf(y)
+
+    def logpdf(self, y):
+        y = np.asarray(y)
+        return self.inner.logpdf(y[..., 0] if y.ndim == 3 else y)
 
 
 class Draws(Distribution):
@@ -312,4 +351,4 @@ class Gaussian(Distribution):
         return log.sum(-1) if self.location.ndim == 2 else log
 
 
-__all__ = ["Curves", "Distribution", "Draws", "Gaussian", "Variance"]
+__all__ = ["Curves", "Distribution", "Draws", "Gaussian", "OneColumn", "Variance"]

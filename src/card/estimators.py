@@ -21,10 +21,11 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from card import recipes
 from card.conformal import CrossCalibrated, SplitCalibrated, scores, thinned
-from card.distribution import Curves, Distribution, Draws, Gaussian, check_n_draws
+from card.distribution import Curves, Distribution, Draws, Gaussian, OneColumn, check_n_draws
 from card.flow import FLOW_RANGE
 from card.held_out import held_out_scores
 from card.manners import CONSTRAINTS, Estimator, torch_device
+from card.mean import is_fitted
 from card.model import Model
 from card.noise import Schedule, even_log_snr
 from card.responses import honour
@@ -259,6 +260,8 @@ class CARDRegressor(RegressorMixin, Estimator):
             )
         if self.denoiser == "unit" and self.prior == "zero" and self.mean != "zero":
             raise ValueError("prior='zero' needs denoiser='table'; with 'unit' say mean='zero' instead.")
+        if not isinstance(self.mean, str) and is_fitted(self.mean):
+            self._check_read_as_it_is()
         low, high = limits(self.bounds)
         if not low < high:
             raise ValueError(f"bounds must be (low, high) with low < high, got {self.bounds!r}.")
@@ -279,6 +282,8 @@ class CARDRegressor(RegressorMixin, Estimator):
             raise ValueError(f"y must have shape (n,) or (n, k), got {y.shape}.")
         if self.conformal is not None and y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(f"conformal intervals are for one target, but y has {y.shape[1]} columns.")
+        if self.response == "ordinal" and y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(f"response='ordinal' is for one target, but y has {y.shape[1]} columns.")
         low, high = limits(self.bounds)
         if y.min() < low or y.max() > high:
             raise ValueError(f"y goes from {y.min()} to {y.max()}, beyond bounds {self.bounds}: widen them.")
@@ -298,7 +303,15 @@ class CARDRegressor(RegressorMixin, Estimator):
     def _distribution(
         self, x: np.ndarray, n_draws: int, seed: int, draw: Draw = draws_of_rows
     ) -> Distribution:
-        inner = self._plain_distribution(self.model_, x, n_draws, seed, draw)
+        found = self._calibrated(self._plain_distribution(self.model_, x, n_draws, seed, draw), x)
+        return OneColumn(found) if self._one_column else found
+
+    @property
+    def _one_column(self) -> bool:
+        """Whether the responses came as a table of one column."""
+        return self.model_.n_targets == 1 and not self.squeeze_
+
+    def _calibrated(self, inner: Distribution, x: np.ndarray) -> Distribution:
         if self.conformal_ is None:
             return inner
         if self.conformal == "split":
@@ -334,7 +347,7 @@ class CARDRegressor(RegressorMixin, Estimator):
     ) -> Distribution:
         if self.sampler == "flow" and model.n_targets == 1:
             curve = model.curves(x, self.schedule_, self.n_nodes)
-            inner: Distribution = Curves(curve, self.squeeze_)
+            inner: Distribution = Curves(curve)
         else:
             inner = self._draws(model, x, n_draws, seed, draw)
         return honour(inner, model.codec, *limits(self.bounds))
@@ -345,7 +358,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         draws = draw(model, x, n_draws, sampler, seed)
         if self.sampler == "flow":
             return FlowDraws(draws, model, x)
-        return Draws(draws, self.squeeze_, model.n_members)
+        return Draws(draws, model.n_targets == 1, model.n_members)
 
     def predict(self, X: Any) -> np.ndarray:
         """Mean of the predicted distribution, in the shape of y."""
@@ -364,10 +377,9 @@ class CARDRegressor(RegressorMixin, Estimator):
         n_draws = check_n_draws(n_draws)
         x = self._encode(X)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        distribution = self._distribution(x, n_draws, seed, Model.draw)
-        if isinstance(distribution, Draws):
-            return distribution._out(distribution.draws)
-        return distribution.sample(n_draws, seed)
+        found = self._plain_distribution(self.model_, x, n_draws, seed, Model.draw)
+        draws = found._out(found.draws) if isinstance(found, Draws) else found.sample(n_draws, seed)
+        return draws[..., None] if self._one_column else draws
 
     def predict_mean_model(self, X: Any) -> Distribution:
         """What f alone would say: a Gaussian around it with its (out-of-fold) error as scale."""
@@ -380,5 +392,8 @@ class CARDRegressor(RegressorMixin, Estimator):
 
 def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
     """Bounds as numbers, infinite where there is none."""
-    low, high = bounds if bounds is not None else (None, None)
-    return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+    try:
+        low, high = bounds if bounds is not None else (None, None)
+        return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds must be (low, high), numbers or None, got {bounds!r}.") from None

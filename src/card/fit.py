@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, set_aside, shrinkage
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
-from card.crossfit import crossfit
+from card.crossfit import crossfit, folds_of
 from card.denoise import TableDenoiser, UnitDenoiser
 from card.learners import Network
 from card.mean import NetworkMean, ZeroMean, fit_network_mean, fit_regressor_mean, is_fitted
@@ -91,22 +91,22 @@ def folds_at_random(n: int, n_folds: int, seed: int) -> np.ndarray:
 
 def fit_cross_fitted(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fitting: Fitting) -> Model:
     """The default recipe, on one table."""
-    means = _cross_fitted_mean(x, z, groups, fitting)
+    means = _cross_fitted_mean(x, z, codec, groups, fitting)
     if fitting["denoiser"] == "table":
         rows = torch.from_numpy(np.flatnonzero(means.fold >= 0))[None]
         return _table_models([x], [z], [codec], [means], rows, [fitting.seed], fitting)[0]
     return _unit_model(x, z, codec, means, fitting)
 
 
-def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, groups: Any, fitting: Fitting) -> Means:
+def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fitting: Fitting) -> Means:
     mean, n_targets = fitting["mean"], z.shape[1]
     fixed: Predictor | None = None
     if isinstance(mean, str) and mean == "zero":
         fixed = ZeroMean(n_targets)
     elif not isinstance(mean, str) and is_fitted(mean):
-        fixed = fit_regressor_mean(mean, x, z, None, None)
+        fixed = fit_regressor_mean(mean, x, z, codec.location, codec.scale)
     if fixed is not None:
-        return _fixed(fixed, x, fitting)
+        return _fixed(fixed, x, fitting, groups)
     learners = mean if mean == "auto" or not isinstance(mean, str) else [Network()]
     fitted = crossfit(
         x,
@@ -122,11 +122,16 @@ def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, groups: Any, fitting: Fitti
     return Means(fitted, fitted.by_repeat, fitted.fold, fitted.n_folds, fitted.spread)
 
 
-def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting) -> Means:
+def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting, groups: Any = None) -> Means:
     """A mean model that has nothing to cross-fit; folds only tell the denoiser's members apart."""
-    n_folds = min(fitting["cv"] if isinstance(fitting["cv"], int) else 5, len(x))
-    f = predictor.predict(x).mean(0)
-    fold = folds_at_random(len(x), n_folds, fitting.seed)
+    f, cv = predictor.predict(x).mean(0), fitting["cv"]
+    if groups is None and (cv is None or isinstance(cv, int)):
+        n_folds = min(cv or 5, len(x))
+        fold = folds_at_random(len(x), n_folds, fitting.seed)
+    else:
+        groups = None if groups is None else np.asarray(groups)
+        fold = folds_of(x, f, 5 if cv is None else cv, groups, fitting.seed)
+        n_folds = int(fold.max()) + 1
     return Means(predictor, f[None], fold, n_folds, np.zeros(f.shape[1]))
 
 
@@ -135,7 +140,8 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
     error = np.where(seen[:, None], z - means.f, 0.0)
     square = np.square(error[seen], dtype=np.float64).mean(0)
     scale = np.sqrt(square)
-    scale = np.where(scale > 1e-6, scale, 1e-6)
+    finest = 1e-12 * np.abs(codec.location) / codec.scale  # what float64 can tell apart, so far from 0
+    scale = np.maximum(scale, np.maximum(1e-6, finest))
     size = Size.of(int(seen.sum()))
     batch = fitting["batch_size"] or size.batch_size
     steps_per_epoch = math.ceil(seen.sum() * (1 - 1 / means.n_members) / batch)

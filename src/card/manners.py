@@ -86,9 +86,18 @@ class Estimator(BaseEstimator):
                     _check_n_features(self, X, reset=True)
             return X
         smallest = self._min_rows if reset else 1
+        gaps = "allow-nan" if self.standardise_x else True  # only an encoding knows what to do with them
         return validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=smallest
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite=gaps, ensure_min_samples=smallest
         )
+
+    def _check_read_as_it_is(self) -> None:
+        """Refuse to show encoded rows to a mean model that has learned from others."""
+        if self.standardise_x:
+            raise ValueError(
+                "mean is fitted already and reads X as it is, while standardise_x=True encodes X first: say "
+                "standardise_x=False (X then holds numbers, best of comparable size), or give it unfitted."
+            )
 
     def _encode(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

@@ -60,7 +60,7 @@ class RegressorMean(Mean):
 def is_fitted(estimator: object) -> bool:
     try:
         check_is_fitted(estimator)
-    except (NotFittedError, TypeError):
+    except (NotFittedError, TypeError, AttributeError):  # the last of one without scikit-learn's tags
         return False
     return True
 

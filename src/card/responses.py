@@ -10,14 +10,12 @@ from card.distribution import Curves, Distribution, Draws, Variance, check_n_dra
 
 def honour(inner: Distribution, codec: Codec, low: float, high: float) -> Distribution:
     """`inner`, on the grid of the response and within its bounds."""
-    if codec.response == "count":
-        low = max(low, 0.0)
     bounded = np.isfinite(low) or np.isfinite(high)
     if codec.response == "real" and not bounded:
         return inner
     if isinstance(inner, Draws):
         draws = inner.draws if codec.response == "real" else OnGrid(inner, codec.levels)._rounded(inner.draws)
-        return Draws(np.clip(draws, low, high), inner.squeeze, inner.n_members)
+        return Draws(draws_within(draws, low, high), inner.squeeze, inner.n_members)
     if codec.response != "real":
         inner = OnGrid(inner, codec.levels)
     return Within(inner, low, high) if bounded else inner
@@ -50,10 +48,20 @@ class Within(Wrapped):
     def __init__(self, inner: Distribution, low: float, high: float) -> None:
         self.inner, self.low, self.high = inner, low, high
 
+    @property
+    def step(self) -> float:  # type: ignore[override]
+        return self.inner.step
+
+    @property
+    def support(self) -> tuple[float, float]:  # type: ignore[override]
+        low, high = self.inner.support
+        return max(low, self.low), min(high, self.high)
+
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """CDF at the bounds; where next to nothing lies between them, what lies beyond is kept too."""
+        """Inner P(Y < low) and P(Y <= high); where next to nothing lies between, what is beyond is kept."""
         n = len(self)
-        below = self.inner.cdf(np.full(n, self.low)) if np.isfinite(self.low) else np.zeros(n)
+        under = np.nextafter(self.low, -np.inf)  # a value of the grid that is the bound belongs to the inside
+        below = self.inner.cdf(np.full(n, under)) if np.isfinite(self.low) else np.zeros(n)
         above = self.inner.cdf(np.full(n, self.high)) if np.isfinite(self.high) else np.ones(n)
         lost = above - below < 1e-6
         return np.where(lost, 0.0, below), np.where(lost, 1.0, above)
@@ -93,6 +101,11 @@ class OnGrid(Wrapped):
 
     def __init__(self, inner: Distribution, levels: np.ndarray | None = None) -> None:
         self.inner, self.levels = inner, levels
+        if levels is None:
+            self.step, self.support = 1.0, (0.0, np.inf)
+        else:
+            self.step = float(np.diff(levels).min(initial=np.inf)) if len(levels) > 1 else 1.0
+            self.support = float(levels[0]), float(levels[-1])
 
     def __getitem__(self, rows) -> OnGrid:
         return OnGrid(self.inner[rows], self.levels)
@@ -113,6 +126,10 @@ class OnGrid(Wrapped):
 
     def _quantiles(self, q):
         return self._rounded(self.inner._quantiles(q))
+
+    def quantiles_by_row(self, levels: np.ndarray) -> np.ndarray:
+        """Quantiles at levels of each row's own: (N, m) -> (N, m)."""
+        return self._rounded(_row_quantiles(self.inner, levels))
 
     def sample(self, n_draws, random_state=None):
         return self._rounded(self.inner.sample(n_draws, random_state))
@@ -140,6 +157,19 @@ class OnGrid(Wrapped):
 def _row_quantiles(inner: Distribution, levels: np.ndarray) -> np.ndarray:
     """Quantiles at levels of each row's own (N, m)."""
     levels = np.clip(levels, 1e-12, 1 - 1e-12)
-    if isinstance(inner, Curves):
+    if isinstance(inner, Curves | OnGrid):
         return inner.quantiles_by_row(levels)
     return np.stack([inner[i : i + 1]._quantiles(levels[i])[0] for i in range(len(inner))])
+
+
+def draws_within(draws: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Draws (S, N, K) given that all targets lie within bounds: others give way to those of the row that do.
+
+    Where a row has none that do, its draws go to the nearest bound.
+    """
+    good = ((draws >= low) & (draws <= high)).all(axis=2)  # (S, N)
+    order = np.argsort(~good, axis=0, kind="stable")  # the good ones first
+    n_good = np.maximum(good.sum(axis=0), 1)
+    turn = np.cumsum(~good, axis=0) - 1
+    pick = np.where(good, np.arange(len(draws))[:, None], np.take_along_axis(order, turn % n_good, axis=0))
+    return np.clip(np.take_along_axis(draws, pick[:, :, None], axis=0), low, high)
