@@ -441,6 +441,7 @@ def test_boston_walks_the_papers_chain_and_the_rest_may_take_fewer_steps():
     assert {built(unit).n_draws for unit in uci.units() if unit.dataset != "year"} == {1000}
     assert {name for unit in uci.units() if unit.dataset == "boston" for name, _ in unit.rescore} == {
         "multistep-sde 80",
+        "multistep-sde 50",
         "multistep 40",
     }
 

@@ -311,3 +311,16 @@ def test_noise_and_doubt_are_parts_of_the_entropy(clf):
     assert clf.denoiser == "unit" or doubt.max() < 1e-9  # one member has nobody to disagree with
     order = np.random.default_rng(0).permutation(150)
     np.testing.assert_allclose(clf.decompose(X[order]).epistemic, doubt[order], atol=1e-6)
+
+
+def test_a_list_of_text_and_numbers_keeps_both():
+    labels = [(1, "one", 2)[k] for k in np.digitize(X[:, 0], [-0.5, 0.5])]
+    clf = CARDClassifier(**QUICK).fit(X, labels)
+    assert set(clf.classes_.tolist()) == {1, "one", 2}
+    assert set(clf.predict(X).tolist()) <= {1, "one", 2}
+
+
+def test_a_gain_wants_a_label_for_every_row():
+    clf = CARDClassifier(**QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        clf.deferral_gain(X, Y[:10])

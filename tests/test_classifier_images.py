@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from card import CARDClassifier
+from card import CARDClassifier, load, networks
 from card.class_networks import teach
 from card.class_together import fit_around_one
 from card.views import noisy, shift
@@ -67,11 +67,64 @@ def test_a_frozen_module_is_taken_as_it_is_and_left_alone():
     module = flat_module(3).requires_grad_(False)
     before = [p.clone() for p in module.parameters()]
     clf = CARDClassifier(**QUICK, mean=module).fit(X, Y)
-    unit = torch.from_numpy(X / np.float32(255))
-    pixels = clf.model_.reader.pixels(unit)
-    wanted = torch.softmax(module(pixels), dim=1).numpy()
+    wanted = torch.softmax(module(torch.from_numpy(X / np.float32(255))), dim=1).numpy()
     np.testing.assert_allclose(clf.predict_mean_model(X), wanted, atol=2e-3)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_a_fitted_classifier_reads_flattened_pixels_as_it_learned_them():
+    f = LogisticRegression(max_iter=200).fit(X.reshape(240, -1), Y)
+    clf = CARDClassifier(**QUICK, mean=f).fit(X, Y)
+    np.testing.assert_allclose(clf.predict_mean_model(X), f.predict_proba(X.reshape(240, -1)), atol=2e-3)
+
+
+def test_the_papers_network_reads_frozen_features_and_is_stored(tmp_path):
+    frozen = flat_module(8).requires_grad_(False)
+    clf = CARDClassifier.from_recipe("paper", **PAPER, encoder=frozen).fit(X[:120], Y[:120])
+    assert clf.predict_proba(X[:5]).sum(1) == pytest.approx(1.0)
+    clf.save(tmp_path / "m.card")
+    again = load(tmp_path / "m.card", modules={"encoder": frozen})
+    assert np.array_equal(again.predict_proba(X[:5]), clf.predict_proba(X[:5]))
+
+
+def test_frozen_modules_are_stored_with_how_they_read_pixels(tmp_path):
+    module = flat_module(3).requires_grad_(False)
+    clf = CARDClassifier(**QUICK, mean=module).fit(X, Y)
+    clf.save(tmp_path / "m.card")
+    again = load(tmp_path / "m.card", modules={"mean": module})
+    assert np.array_equal(again.predict_mean_model(X), clf.predict_mean_model(X))
+
+
+class Awkward(nn.Module):
+    """A frozen body, a head to train, a part that is never used, tied weights, a passing buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(144, 16).requires_grad_(False)
+        self.first, self.again = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.again.weight = self.first.weight
+        self.unused, self.head = nn.Linear(16, 2), nn.Linear(16, 3)
+        self.register_buffer("gain", torch.full((1,), 2.0), persistent=False)
+
+    def forward(self, x):
+        h = torch.relu(self.body(x.flatten(1)))
+        return self.head(self.gain * torch.relu(self.again(torch.relu(self.first(h)))))
+
+
+def test_a_frozen_body_is_kept_while_the_rest_of_the_module_learns():
+    module = networks.seeded(0, Awkward)
+    clf = CARDClassifier(**QUICK | {"mean_epochs": 20}, mean=module).fit(X, Y)
+    learned = clf.model_.reader.mean.stacked.member(0)
+    assert torch.equal(learned.body.weight, module.body.weight)
+    assert not torch.equal(learned.head.weight, module.head.weight)
+    assert accuracy(clf) > 0.8
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16])
+def test_whole_numbers_of_a_byte_are_pixels_however_they_are_stored(dtype):
+    clf = CARDClassifier(**QUICK, mean="mlp").fit(X.astype(dtype), Y)
+    assert np.array_equal(clf.predict_proba(X), clf.predict_proba(X.astype(dtype)))
+    assert accuracy(clf) > 0.9
 
 
 def test_a_module_that_is_trained_is_a_copy():

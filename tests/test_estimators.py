@@ -287,6 +287,18 @@ def test_pairs_of_rows_may_come_from_a_generator():
     assert np.array_equal(one.predict(X), other.predict(X))
 
 
+def test_between_clusters_of_rows_the_epistemic_part_grows():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(-3, -1, 60), rng.uniform(1, 3, 60)])[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.standard_normal(120)
+    model = CARDRegressor(random_state=0).fit(x, y)
+    known, gap = (
+        model.predict_distribution(np.linspace(*ends, 30)[:, None]).decompose()
+        for ends in ((-2.8, -1.2), (-0.5, 0.5))
+    )
+    assert np.sqrt(gap.epistemic).mean() > 1.5 * np.sqrt(known.epistemic).mean()
+
+
 HOSTILE = {
     "a constant far from zero": (X, np.full(80, 1e12)),
     "twenty rows": table(20),

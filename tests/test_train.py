@@ -181,3 +181,12 @@ def test_seeds_are_stable_between_releases():
     assert seed_of(1, 2, 3) == seed_of(1, 2, 3)
     assert seed_of(1, 2, 3) != seed_of(1, 3, 2)
     assert seed_of(0, 0) == 6375474604893067239
+
+
+def test_a_checkpoint_removes_its_own_files_and_nobody_elses(tmp_path):
+    checkpoint = Checkpoint(tmp_path, "mine")
+    checkpoint.stage("mean").save(lambda: {"a": torch.ones(1)}, force=True)
+    Checkpoint(tmp_path, "theirs").stage("other").save(lambda: {"a": torch.ones(1)}, force=True)
+    (tmp_path / "llama.safetensors").write_bytes(b"not ours")
+    checkpoint.clear()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["llama.safetensors", "other.safetensors"]

@@ -24,7 +24,7 @@ from torch import nn
 from card.class_folds import ClassFolds, Split, folds_by_class
 from card.class_learners import Classifier, FittedClassifier, class_defaults, pool, seeded_clone
 from card.class_networks import NAMES, base_network, mean_lesson, teach
-from card.crossfit import crossfit
+from card.crossfit import check_folds, crossfit
 from card.fit import Fitting
 from card.mean import is_fitted
 from card.reader import FixedClassifier, NetworkClassifier, Probabilities, Reader, Seen
@@ -50,7 +50,7 @@ def fit_base(
     if fixed:
         if given is None:
             reader.mean = _fixed_mean(mean, x, y, n_classes, pixels, fitting)
-        _set_view(reader, fitting)
+        _set_view(reader, x, fitting)
         copies = fitting["copies"] if fitting["noise"] else 1
         rows = noisy(x, fitting["noise"], copies, rng)
         f = reader.f(rows, given)[0]
@@ -70,8 +70,9 @@ def fit_base(
         progress=fitting.bars.shares(),
         pool=pool,
     )
+    check_folds(fitted.fold, fitted.n_folds)
     reader.mean = fitted
-    _set_view(reader, fitting)
+    _set_view(reader, x, fitting)
     f = (fitted.oof + reader.floor) / (1.0 + n_classes * reader.floor)
     folds = [np.flatnonzero(fitted.fold == k) for k in range(fitted.n_folds)]
     others = [np.flatnonzero((fitted.fold != k) & (fitted.fold >= 0)) for k in range(fitted.n_folds)]
@@ -110,18 +111,23 @@ def _view(fitting: Fitting, mean: Any) -> str:
     return "embed" if isinstance(mean, NetworkClassifier) and mean.embeds else "row"
 
 
-def _set_view(reader: Reader, fitting: Fitting) -> None:
+def _set_view(reader: Reader, x: np.ndarray, fitting: Fitting) -> None:
     reader.view = _view(fitting, reader.mean)
     if reader.view == "frozen":
-        module = deepcopy(fitting["encoder"]).to(fitting.device).eval()
-        reader.encoder = NetworkClassifier(Stacked([module]), reader.pixels, "module")
+        reader.encoder = _frozen(fitting["encoder"], x, fitting)
+
+
+def _frozen(module: nn.Module, x: np.ndarray, fitting: Fitting) -> NetworkClassifier:
+    """A network that has learned elsewhere, on pixels as they are."""
+    copy = deepcopy(module).to(fitting.device).eval()
+    return NetworkClassifier(Stacked([copy]), Pixels.as_they_are(x), "module")
 
 
 def _fixed_mean(
     mean: Any, x: np.ndarray, y: np.ndarray, n_classes: int, pixels: Pixels, fitting: Fitting
 ) -> Probabilities:
     if is_module(mean):
-        return NetworkClassifier(Stacked([deepcopy(mean).to(fitting.device).eval()]), pixels, "module")
+        return _frozen(mean, x, fitting)
     if is_fitted(mean):
         return FixedClassifier(mean, fitting["mean_columns"], n_classes)
     if isinstance(mean, str):
@@ -201,7 +207,7 @@ def _with_networks(
     stacked = Stacked(nets).to(fitting.device).eval()
     name = mean if isinstance(mean, str) else "module"
     reader = Reader(NetworkClassifier(stacked, pixels, name), pixels, "", n_classes, 0.1 / len(x))
-    _set_view(reader, fitting)
+    _set_view(reader, x, fitting)
     copies = fitting["copies"] if fitting["noise"] else 1
     parts = [_unseen(reader, x, y, test, j, copies, rng, fitting) for j, (_, test) in enumerate(splits)]
     return reader, _joined(reader, parts, len(splits), groups, fitting)

@@ -91,6 +91,16 @@ class Checkpoint:
     def clear(self) -> None:
         """Remove what this class writes; leave anything else in the folder alone."""
         for file in self.folder.glob("*.safetensors"):
-            file.unlink()
+            if _identity(file) == self.identity:
+                file.unlink()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             shutil.rmtree(self.folder)
+
+
+def _identity(path: Path) -> str | None:
+    """Of the fit whose state a file holds; None for a file of somebody else's."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get("fit")
+    except (SafetensorError, OSError):
+        return None

@@ -216,7 +216,11 @@ def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting:
     (rows,) = seen.learn
     seed = seed_of(fitting.seed, 5)
     width = fitting["width"] or 128
-    encoder = build_encoder(fitting["encoder"], shape, width, seed)
+    if reader.view == "frozen":  # its features are what there is to read
+        shape, choice = seen.x.shape[1:], "linear"
+    else:
+        choice = fitting["encoder"]
+    encoder = build_encoder(choice, shape, width, seed)
     if encoder_width(encoder, shape) != width:
         raise ValueError(f"encoder must give width={width} numbers a row with denoiser='table'.")
     denoiser = ProductDenoiser(
@@ -302,10 +306,10 @@ def _fit_exponents(model: ClassModel, seen: Seen, rows: np.ndarray, fitting: Fit
 
 
 def _quick_sampler(fitting: Fitting) -> Sampler:
-    """The estimator's own; for the paper's chain of a thousand steps one that agrees with it in twenty."""
+    """The estimator's own; for the paper's chain of a thousand steps one that agrees with it in eighty."""
     if fitting["denoiser"] == "unit":
         return class_sampler(fitting["sampler"], fitting.schedule, fitting["n_evaluations"], unit=True)
-    return make_sampler("multistep", fitting.schedule, min(20, fitting.schedule.n_steps))
+    return make_sampler("multistep-sde", fitting.schedule, min(80, fitting.schedule.n_steps))
 
 
 def _experience(evidence: Evidence, proba: np.ndarray, f: np.ndarray, y: np.ndarray) -> Experience:

@@ -120,10 +120,10 @@ def _on_cpu(rng: Generator) -> Generator:
 
 
 def fresh(module: nn.Module) -> nn.Module:
-    """A copy with weights drawn anew."""
+    """A copy with weights drawn anew, but for frozen parts: those know something."""
     copy = deepcopy(module)
     for part in copy.modules():
-        reset = getattr(part, "reset_parameters", None)
-        if callable(reset):
+        reset, own = getattr(part, "reset_parameters", None), list(part.parameters(recurse=False))
+        if callable(reset) and (not own or any(p.requires_grad for p in own)):
             reset()
     return copy

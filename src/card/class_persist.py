@@ -79,7 +79,8 @@ def _reader_state(reader: Reader, bundle: Bundle) -> dict[str, Any]:
     bundle.put("reader", arrays | {"pixel_mean": reader.pixels.mean, "pixel_std": reader.pixels.std})
     if reader.encoder is not None:
         bundle.put_module("frozen", reader.encoder.stacked)
-    return {"view": reader.view, "floor": reader.floor, "mean": _mean_state(reader.mean, bundle)}
+    state = {"view": reader.view, "floor": reader.floor, "mean": _mean_state(reader.mean, bundle)}
+    return state | {"as_they_are": True} if reader.encoder is not None else state
 
 
 def _mean_state(mean: Probabilities | None, bundle: Bundle) -> dict[str, Any]:
@@ -88,7 +89,8 @@ def _mean_state(mean: Probabilities | None, bundle: Bundle) -> dict[str, Any]:
     if isinstance(mean, NetworkClassifier):
         bundle.put_module("mean", mean.stacked)
         n_networks = len(next(iter(mean.stacked.state_dict().values())))
-        return {"kind": "network", "name": mean.name, "n_networks": n_networks}
+        as_they_are = not mean.pixels.mean.any() and bool((mean.pixels.std == 1).all())
+        return {"kind": "network", "name": mean.name, "n_networks": n_networks, "as_they_are": as_they_are}
     if isinstance(mean, FixedClassifier):
         bundle.estimators.append(mean.classifier)
         bundle.put("mean", {"columns": mean.columns})
@@ -188,10 +190,12 @@ class _ClassParts:
     def _reader(self, state: dict[str, Any]) -> Reader:
         arrays = self.bundle.get("reader")
         pixels = Pixels(arrays["pixel_mean"], arrays["pixel_std"])
+        plain = Pixels(np.zeros_like(pixels.mean), np.ones_like(pixels.std))
         encoder = None
         if state["view"] == "frozen":
-            encoder = NetworkClassifier(self._stacked([self._given("encoder")], "frozen"), pixels, "module")
-        mean = self._mean(state["mean"], pixels)
+            own = plain if state.get("as_they_are") else pixels  # older files have none of it
+            encoder = NetworkClassifier(self._stacked([self._given("encoder")], "frozen"), own, "module")
+        mean = self._mean(state["mean"], plain if state["mean"].get("as_they_are") else pixels)
         scales = arrays["shift"], arrays["size"]
         return Reader(mean, pixels, state["view"], self.n_classes, state["floor"], *scales, encoder)
 
@@ -233,5 +237,9 @@ class _ClassParts:
             return EncoderDenoiser(Stacked([made] * self.n_members), self.n_classes, *options)
         scales = tensors(self.bundle.get("schedule"))
         schedule = Schedule(scales["alpha"], scales["sigma"])
-        encoder = self._encoder(state["width"])
+        if self.state["reader"]["view"] == "frozen":
+            n_features = self.bundle.get("reader")["shift"].shape[-1]
+            encoder = build_encoder("linear", (n_features,), state["width"], 0)
+        else:
+            encoder = self._encoder(state["width"])
         return ProductDenoiser(Stacked([encoder]), self.n_classes, schedule, rngs, state["width"], *options)

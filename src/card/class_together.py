@@ -26,7 +26,7 @@ from card.images import check_images, is_images
 from card.labels import as_labels, encode_labels
 from card.mean import is_fitted
 from card.progress import Bars
-from card.together import OF_THE_MACHINE, target_names
+from card.together import OF_THE_MACHINE, group_numbers, target_names
 
 OF_THE_DENOISER = {
     *("prior", "mean_input", "schedule", "n_steps", "beta_1", "beta_T", "width", "epochs", "batch_size"),
@@ -59,7 +59,7 @@ def fit_around_one(estimators: Sequence[Any], X: Any, y: Any, groups: Any = None
     _check_alike(estimators)
     seed = int(check_random_state(estimators[0].random_state).randint(2**31 - 1))
     jobs = [_job(estimator, X, y, seed) for estimator in estimators]
-    checkpoint = _checkpoint(estimators, jobs[0])
+    checkpoint = _checkpoint(estimators, jobs[0], groups)
     with Bars(bool(estimators[0].verbose)) as bars:
         fittings = [
             _fitting(estimator, job, bars, checkpoint)
@@ -103,9 +103,9 @@ def _job(estimator: Any, X: Any, y: Any, seed: int) -> _Job:
         raise ValueError(f"y has {len(classes)} classes, the probabilities have {given.shape[1]} columns.")
     shape, features, x = _read(estimator, X)
     known = not isinstance(estimator.mean, str | nn.Module) and is_fitted(estimator.mean)
+    columns = mean_columns(estimator.mean, classes) if known else None
     if known and not is_images(X):
         estimator._check_read_as_it_is()
-    columns = mean_columns(estimator.mean, classes) if known else None
     return _Job(classes, number, given, x, shape, features, columns, seed, target_names(y))
 
 
@@ -122,7 +122,7 @@ def _read(estimator: Any, X: Any) -> tuple[tuple[int, ...] | None, Features | No
     return None, features, features.transform(X)
 
 
-def _checkpoint(estimators: Sequence[Any], job: _Job) -> Checkpoint | None:
+def _checkpoint(estimators: Sequence[Any], job: _Job, groups: Any) -> Checkpoint | None:
     path = estimators[0].checkpoint_path
     if path is None:
         return None
@@ -131,7 +131,9 @@ def _checkpoint(estimators: Sequence[Any], job: _Job) -> Checkpoint | None:
         for estimator in estimators
     ]
     arrays = [job.x, job.number] if job.given is None else [job.x, job.number, job.given]
-    return Checkpoint(path, fingerprint({"settings": settings, "seed": job.seed}, *arrays))
+    return Checkpoint(
+        path, fingerprint({"settings": settings, "seed": job.seed}, *arrays, *group_numbers(groups))
+    )
 
 
 def _named(value: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from card import deferral
 from card.class_fit import DOUBTS, Experience
@@ -94,6 +94,7 @@ class Triage:
         """What is gained over deferring by f's softmax, on rows with known labels: see `card.deferral`."""
         check_is_fitted(self)
         number = self._numbers(y)
+        check_consistent_length(X[0] if isinstance(X, tuple) else X, number)
         kind = self._best_doubt(self._experience(None)) if by == "auto" else by
         doubts, proba = self._doubt(X, kind)
         f = self.predict_mean_model(X)

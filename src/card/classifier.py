@@ -243,7 +243,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
             raise ValueError("proba='direct' needs denoiser='unit'; with 'table' choose 'temperature'.")
         if unit and not self.floor < self.read_level:
             raise ValueError(f"floor must be below read_level, got {self.floor} and {self.read_level}.")
-        if self.noise and self.standardise_x and isinstance(self.mean, str) and self.mean == "given":
+        if self.noise and isinstance(self.mean, str) and self.mean == "given":
             raise ValueError("noise changes x but not given probabilities: say noise=0 with mean='given'.")
 
     def _pair(self, X: Any) -> tuple[Any, np.ndarray | None]:

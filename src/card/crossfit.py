@@ -297,14 +297,17 @@ def _fold_of(splits: Sequence[Split], covered: np.ndarray) -> np.ndarray:
     fold = np.full(len(covered), -1)
     for k, (_, test) in reversed(list(enumerate(splits))):
         fold[test] = k
-    fold = np.where(covered, fold, -1)
-    for k in range(len(splits)):
+    return np.where(covered, fold, -1)
+
+
+def check_folds(fold: np.ndarray, n_folds: int) -> None:
+    """Refuse folds (N,) of which one has no row of its own, on which its denoiser could be judged."""
+    for k in range(n_folds):
         if not (fold == k).any():
             raise ValueError(
                 f"folds that test rows of their own were wanted, but all rows of fold {k} are tested by "
                 "earlier ones too; give a splitter without repeats, and say repeats=... instead"
             )
-    return fold
 
 
 def _disagreement(blended: np.ndarray) -> np.ndarray:

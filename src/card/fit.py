@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, set_aside, shrinkage
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
-from card.crossfit import crossfit, folds_of
+from card.crossfit import check_folds, crossfit, folds_of
 from card.denoise import TableDenoiser, UnitDenoiser
 from card.learners import Network
 from card.mean import NetworkMean, ZeroMean, fit_network_mean, fit_regressor_mean, is_fitted
@@ -92,6 +92,7 @@ def folds_at_random(n: int, n_folds: int, seed: int) -> np.ndarray:
 def fit_cross_fitted(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fitting: Fitting) -> Model:
     """The default recipe, on one table."""
     means = _cross_fitted_mean(x, z, codec, groups, fitting)
+    check_folds(means.fold, means.n_members)
     if fitting["denoiser"] == "table":
         rows = torch.from_numpy(np.flatnonzero(means.fold >= 0))[None]
         return _table_models([x], [z], [codec], [means], rows, [fitting.seed], fitting)[0]

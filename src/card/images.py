@@ -26,6 +26,8 @@ def check_images(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     x = x[:, None] if x.ndim == 3 else x
     if len(x) == 0 or min(x.shape) == 0:
         raise ValueError(f"Found array with 0 sample(s) or pixels (shape={x.shape}); at least one is needed.")
+    if x.dtype.kind in "ui" and x.dtype != np.uint8 and x.min() >= 0 and x.max() <= 255:
+        x = x.astype(np.uint8)  # whole numbers of a byte, however they are stored
     if x.dtype != np.uint8:
         x = x.astype(np.float32)
         if not np.isfinite(x).all():

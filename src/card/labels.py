@@ -43,9 +43,15 @@ def as_labels(y: Any) -> np.ndarray:
     """(N,) labels; a list of tuples stays a list of tuples."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
-    if isinstance(y, list) and y and any(isinstance(label, tuple | frozenset) for label in y):
+    if isinstance(y, list) and y and (_mixed(y) or any(isinstance(label, tuple | frozenset) for label in y)):
         return _array(y)
     return column_or_1d(y, warn=True)
+
+
+def _mixed(labels: list[Any]) -> bool:
+    """Whether some labels are text and others are not: an array would make text of all."""
+    text = [isinstance(label, str) for label in labels]
+    return any(text) and not all(text)
 
 
 def _ordered(labels: list[Any]) -> list[Any]:

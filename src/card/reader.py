@@ -94,7 +94,9 @@ class Reader:
         elif isinstance(self.mean, NetworkClassifier):
             f = self.mean.predict(padded(x))[:, : len(x)]
         else:
-            f = self.mean.predict(padded(self.pixels.flat(x)))[:, : len(x)].mean(axis=0, keepdims=True)
+            fixed = isinstance(self.mean, FixedClassifier)  # it has learned from rows as they are
+            rows = x.reshape(len(x), -1) if fixed else self.pixels.flat(x)
+            f = self.mean.predict(padded(rows))[:, : len(x)].mean(axis=0, keepdims=True)
         return ((f + self.floor) / (f.sum(axis=2, keepdims=True) + self.n_classes * self.floor)).astype(
             np.float32
         )

@@ -21,10 +21,10 @@ class Stacked(nn.Module):
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
-        self._make = [deepcopy(modules[0]).requires_grad_(True)]  # in a list: its weights are not ours
-        for name, _ in modules[0].named_parameters():
+        self._make = [deepcopy(modules[0])]  # in a list: its weights are not ours
+        for name, parameter in modules[0].named_parameters():
             value = torch.stack([dict(m.named_parameters())[name].detach() for m in modules])
-            self.register_parameter(_flat(name), nn.Parameter(value.clone()))
+            self.register_parameter(_flat(name), nn.Parameter(value.clone(), parameter.requires_grad))
         for name, _ in modules[0].named_buffers():
             value = torch.stack([dict(m.named_buffers())[name] for m in modules])
             self.register_buffer(_flat(name), value.clone())
@@ -45,7 +45,10 @@ class Stacked(nn.Module):
     def member(self, m: int) -> nn.Module:
         """Module m alone, with weights of its own."""
         module = deepcopy(self.make)
-        module.load_state_dict({_dotted(name): value[m] for name, value in self.state_dict().items()})
+        values = {_dotted(name): value[m] for name, value in self.state_dict().items()}
+        with torch.no_grad():
+            for name, own in [*module.named_parameters(), *module.named_buffers()]:
+                own.copy_(values[name])
         return module.eval()
 
     def each(self, x: Tensor, method: str = "forward") -> Tensor:

@@ -100,8 +100,13 @@ def _checkpoint(estimator: Any, jobs: Sequence[Job]) -> Checkpoint | None:
         return None
     settings = {k: v for k, v in estimator.get_params().items() if k not in OF_THE_MACHINE}
     settings["seeds"] = [job.seed for job in jobs]
-    arrays = [array for job in jobs for array in (job.x, job.z)]
+    arrays = [array for job in jobs for array in (job.x, job.z, *group_numbers(job.groups))]
     return Checkpoint(estimator.checkpoint_path, fingerprint(settings, *arrays))
+
+
+def group_numbers(groups: Any) -> list[np.ndarray]:
+    """Groups of whatever type as numbers, where there are any: folds hang on them."""
+    return [] if groups is None else [np.unique(np.asarray(groups), return_inverse=True)[1]]
 
 
 def _models(jobs: Sequence[Job], fitting: Fitting) -> list[Model]:

@@ -97,7 +97,7 @@ class Adam:
         """One step with the gradients of the parameters, which are dropped."""
         (adamw if self.how.weight_decay else adam)(
             list[Tensor](self.params),
-            [p.grad for p in self.params if p.grad is not None],
+            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params],
             self.m,
             self.v,
             self.peak if self.how.amsgrad else [],
@@ -132,7 +132,7 @@ class Loop:
         self.rates = how.rates(self.steps_per_epoch)
         self.tables = self._lazy_tables()
         lazy = {id(table.weight) for table in self.tables.values()}
-        self.params = [p for p in module.parameters() if id(p) not in lazy]
+        self.params = [p for p in module.parameters() if p.requires_grad and id(p) not in lazy]
         self.adam = Adam(self.params, how)
         self.ema = [p.detach().clone() for p in self.params] if how.ema is not None else None
         for table in self.tables.values():
@@ -209,7 +209,7 @@ class Loop:
 
     def judge(self, held_out: HeldOut) -> bool:
         """Keep what is best for each member; True when every member has stopped."""
-        now = {name: value.detach().clone() for name, value in self.module.named_parameters()}
+        now = {n: v.detach().clone() for n, v in self.module.named_parameters() if v.requires_grad}
         current = {name: value.clone() for name, value in self.weights().items()}
         self._put(current)
         with torch.no_grad():
@@ -230,7 +230,8 @@ class Loop:
     def _put(self, state: State) -> None:
         with torch.no_grad():
             for name, value in self.module.named_parameters():
-                value.copy_(state[name])
+                if name in state:
+                    value.copy_(state[name])
 
     def finish(self) -> Trace:
         """Leave the result in the module."""

@@ -34,6 +34,12 @@ class Pixels:
         mean, std = some.mean(axis=(0, 2, 3)), np.sqrt(some.var(axis=(0, 2, 3)) + noise**2)
         return cls(mean.astype(np.float32), np.maximum(std, 1e-3).astype(np.float32))
 
+    @classmethod
+    def as_they_are(cls, x: np.ndarray) -> Pixels:
+        """Bytes from 0 to 1, other numbers as they come: what a network that has learned elsewhere reads."""
+        channels = 0 if x.ndim == 2 else x.shape[1]
+        return cls(np.zeros(channels, np.float32), np.ones(channels, np.float32))
+
     def __call__(self, x: Tensor) -> Tensor:
         if not len(self.mean):
             return x

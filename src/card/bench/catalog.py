@@ -28,7 +28,7 @@ TABLES = {
     "uci": TableEntry("RMSE, NLL, QICE, PICP beside the paper's five methods", tables.uci, ("uci.jsonl",)),
     "glance": TableEntry("beside the paper's CARD, in short", tables.glance, ("uci.jsonl",)),
     "comparison": TableEntry(
-        "wins, losses and ranks of all methods run", comparison.comparison, ("uci.jsonl",)
+        "wins, losses and ranks of all methods run", comparison.comparison, ("uci.jsonl",), ("all",)
     ),
     "wins": TableEntry("wins and losses alone", comparison.wins, ("uci.jsonl",), ("all",)),
     "bars": TableEntry("each UCI cell against the paper's CARD and best method", bars.bars, ("uci.jsonl",)),

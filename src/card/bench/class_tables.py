@@ -170,14 +170,20 @@ def _by_class(dataset: str, ours: Report | None, theirs: dict[str, Any] | None, 
     rows: list[tuple[str, ...]] = []
     if ours is not None:
         total = {**ours["metrics"], "class": "All"}
-        rows += [_class_row("here", entry, 100.0) for entry in [total, *ours["by_class"]]]
+        ours_by_class = [{**entry, "class": _from_one(entry["class"])} for entry in ours["by_class"]]
+        rows += [_class_row("here", entry, 100.0) for entry in [total, *ours_by_class]]
     else:
         rows.append(("here", NO_DATA if missing else NOT_RUN, *[""] * len(CLASS_COLUMNS)))
     if theirs is not None:
         entries = [dict(zip(theirs["columns"], row, strict=True)) for row in theirs["rows"]]
         rows += [_class_row("paper", entry, 1.0) for entry in entries]
     columns = ("run", "class", *(COLUMNS[name] for name in CLASS_COLUMNS))
-    return Table(f"{dataset}: PIW (times 100) and t-test by class", columns, tuple(rows))
+    note = "Classes are numbered from 1, as the paper does."
+    return Table(f"{dataset}: PIW (times 100) and t-test by class", columns, tuple(rows), notes=(note,))
+
+
+def _from_one(label: Any) -> Any:
+    return label + 1 if isinstance(label, int) else label
 
 
 def _class_row(run: str, entry: dict[str, Any], piw_factor: float) -> tuple[str, ...]:
@@ -198,12 +204,23 @@ def cifar10_ablation(reports: Sequence[Report], missing: Collection[str] = ()) -
     rows = []
     for name, entry in paper()["cifar10_parameterization_ablation"].items():
         mine = [report for report in of(reports, "cifar10") if report.get("variant") == name]
-        row = [name, "N(f(x), I)" if entry["prior"] == "f_phi" else "N(0, I)", str(entry["f_phi_input"])]
-        for metric in ("accuracy", "pavpu"):
-            cell = summarise(mine, metric)
-            row += [Cell(*entry[metric]).text(), cell.text(2, RUNS) if cell else absent]
-        rows.append(tuple(row))
-    columns = ("variant", "prior", "f as input", "accuracy (paper)", "accuracy", "PAvPU (paper)", "PAvPU")
+        prior = "N(f(x), I)" if entry["prior"] == "f_phi" else "N(0, I)"
+        for recipe, found in group(mine, "recipe").items() or [(("",), [])]:
+            row = [name, prior, str(entry["f_phi_input"]), *recipe]
+            for metric in ("accuracy", "pavpu"):
+                cell = summarise(found, metric)
+                row += [Cell(*entry[metric]).text(), cell.text(2, RUNS) if cell else absent]
+            rows.append(tuple(row))
+    columns = (
+        "variant",
+        "prior",
+        "f as input",
+        "recipe",
+        "accuracy (paper)",
+        "accuracy",
+        "PAvPU (paper)",
+        "PAvPU",
+    )
     return [Table("CIFAR-10: prior and network input", columns, tuple(rows))]
 
 

@@ -190,8 +190,12 @@ def _narrowed(
 
 
 def _variants(chosen: Experiment, text: str) -> Any:
-    known = dict(chosen.variants)
+    known = {name: settings for name, settings in chosen.variants if name}
     names = [name.strip() for name in text.split(",") if name.strip()]
+    if not known:
+        raise BenchError(f"{chosen.name} has no variants: leave --variants out")
+    if not names:
+        raise BenchError("name a variant")
     for name in names:
         if name not in known:
             raise unknown("variant", name, known)
@@ -232,8 +236,9 @@ def list_(results: Results = Path("results"), experiments: Experiments = None) -
     """Experiments with what is done of them, methods, tables and figures."""
     from card.bench.figures import FIGURES
 
+    files = find_all(_folder(experiments))
     typer.echo("experiments")
-    for name, path in find_all(_folder(experiments)).items():
+    for name, path in files.items():
         experiment = load(path)
         units = experiment.units()
         done = len(units) - len(runner.left(experiment, results))
@@ -267,17 +272,22 @@ def table(
     if out is None:
         typer.echo(text)
     else:
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text + "\n")
 
 
 def table_text(name: str, form: str, methods: str | None, recipe: str, results: Path) -> str:
     """A table as it is printed."""
     entry = TABLES[name]
-    if recipe and recipe not in ("modern", "paper"):
-        raise unknown("recipe", recipe, ("modern", "paper"))
+    _check_recipe(recipe)
     wanted = ["all"] if methods == "all" else parse_methods(methods) if methods else entry.methods
     found = select(read_files(results, entry.files), wanted, recipe)
     return "\n\n".join(render(made, form) for made in entry.build(found, missing_data()))
+
+
+def _check_recipe(recipe: str) -> None:
+    if recipe and recipe not in ("modern", "paper"):
+        raise unknown("recipe", recipe, ("modern", "paper"))
 
 
 @app.command()
@@ -318,6 +328,7 @@ def figure(
 
     if name not in (*FIGURES, "all"):
         raise unknown("figure", name, FIGURES)
+    _check_recipe(recipe)
     for each in FIGURES if name == "all" else [name]:
         _draw(each, results / "quick" if quick else results, out, recipe, needed=name != "all")
 

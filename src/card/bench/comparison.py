@@ -128,6 +128,7 @@ def critical_difference(n_methods: int, n_datasets: int) -> float:
 
 
 def _rank_table(metric: Metric, methods: Methods) -> Table:
+    methods, few = _widely_run(methods)
     datasets, found = ranks(methods, metric.key)
     title = f"Average ranks by {metric.title}, 1 is best"
     if not datasets:
@@ -137,7 +138,18 @@ def _rank_table(metric: Metric, methods: Methods) -> Table:
     names = list(methods)
     rows = tuple((names[i], f"{average[i]:.2f}") for i in order)
     notes = density_notes(names) if metric.key == "nll" else ()
-    return Table(title, ("method", "rank"), rows, notes=(*_rank_notes(datasets, found), *notes))
+    left_out = (f"Not ranked, for they have been run on few data sets: {', '.join(few)}.",) if few else ()
+    return Table(title, ("method", "rank"), rows, notes=(*_rank_notes(datasets, found), *left_out, *notes))
+
+
+def _widely_run(methods: Methods) -> tuple[Methods, list[str]]:
+    """The methods that have run more than half as many data sets as the busiest, and the names of the others.
+
+    Ranks are over what all have run: one that has run little would leave little to rank.
+    """
+    counts = {name: len({report["dataset"] for report in found}) for name, found in methods.items()}
+    few = [name for name, n in counts.items() if 2 * n <= max(counts.values())]
+    return {name: found for name, found in methods.items() if name not in few}, few
 
 
 def _rank_notes(datasets: Sequence[str], found: np.ndarray) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def load(path: Path, quick: bool = False) -> Experiment:
     """Read and check one experiment file."""
     try:
         raw = tomllib.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise BenchError(f"{path}: no such experiment file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BenchError(f"{path}: not a TOML file: {error}") from None
@@ -104,7 +104,7 @@ def build(name: str, raw: Mapping[str, Any], quick: bool = False, source: str = 
         arrays=tuple(_keep(entry, kind, source) for entry in raw.get("arrays", [])),
         rescore=tuple(_rescore(entry, kind, source) for entry in raw.get("rescore", [])),
         overrides=tuple(_override(entry, kind, source) for entry in raw.get("overrides", [])),
-        variants=tuple(_variant(entry, source) for entry in raw.get("variants", [])) or (("", ()),),
+        variants=_variants(raw.get("variants", []), source) or (("", ()),),
         variants_of=parse_methods(raw["variants_of"], source) if "variants_of" in raw else (),
         source=source,
     )
@@ -140,6 +140,8 @@ def parse_indices(value: str | int | list[int], kind: Kind, where: str = "") -> 
         remedy = "write numbers and spans such as 0-4,7, or all"
         prefix = f"{where}: " if where else ""
         raise BenchError(f"{prefix}cannot read {kind.index}s {value!r}; {remedy}") from None
+    if not indices:
+        raise BenchError(f"{where}: name a {kind.index}" if where else f"name a {kind.index}")
     return tuple(dict.fromkeys(indices))
 
 
@@ -190,8 +192,7 @@ def _index_value(raw: Mapping[str, Any], kind: Kind, source: str) -> Any:
 
 def _override(entry: Any, kind: Kind, source: str) -> Override:
     _check_entry(entry, OVERRIDE_KEYS, "overrides", source)
-    _check_place(entry, kind, source)
-    return Override(**{**entry, "set": freeze(entry["set"])})
+    return Override(**{**_placed(entry, kind, source), "set": freeze(entry["set"])})
 
 
 def _keep(entry: Any, kind: Kind, source: str) -> Keep:
@@ -199,13 +200,12 @@ def _keep(entry: Any, kind: Kind, source: str) -> Keep:
         found = entry.get("keep") if isinstance(entry, Mapping) else entry
         raise unknown("arrays.keep", found, KEEPS[kind.task], source)
     _check_names(entry, KEEP_KEYS, "arrays", source)
-    _check_place(entry, kind, source)
-    return Keep(**entry)
+    return Keep(**_placed(entry, kind, source))
 
 
 def _rescore(entry: Any, kind: Kind, source: str) -> Rescore:
     _check_entry(entry, RESCORE_KEYS, "rescore", source)
-    _check_place(entry, kind, source)
+    entry = _placed(entry, kind, source)
     for key in entry["set"]:
         if key not in OF_PREDICTION:
             valid = ", ".join(OF_PREDICTION)
@@ -215,20 +215,30 @@ def _rescore(entry: Any, kind: Kind, source: str) -> Rescore:
     return Rescore(**{**entry, "name": _need(entry, "name", source), "set": freeze(entry["set"])})
 
 
-def _check_place(entry: Mapping[str, Any], kind: Kind, source: str) -> None:
-    """Refuse a data set, method or recipe that there is not: it would apply to nothing."""
+def _placed(entry: Mapping[str, Any], kind: Kind, source: str) -> dict[str, Any]:
+    """The entry, its data set by its own name. One that there is not, or a method or recipe, is refused."""
+    for key in ("dataset", "method", "recipe", "name"):
+        if not isinstance(entry.get(key, ""), str):
+            raise BenchError(f"{source}: key {key!r} wants text, not {entry[key]!r}")
+    found = dict(entry)
     if "dataset" in entry:
-        parse_datasets([entry["dataset"]], kind, source)
+        (found["dataset"],) = parse_datasets([entry["dataset"]], kind, source)
     if "method" in entry:
         find_method(entry["method"], source)
     recipes = {"default", *(recipe for method in methods().values() for recipe in method.recipes)}
     if "recipe" in entry and entry["recipe"] not in recipes:
         raise unknown("recipe", entry["recipe"], sorted(recipes), source)
+    return found
 
 
-def _variant(entry: Any, source: str) -> tuple[str, Settings]:
-    _check_entry(entry, VARIANT_KEYS, "variants", source)
-    return _need(entry, "name", source), freeze(entry["set"])
+def _variants(entries: list[Any], source: str) -> tuple[tuple[str, Settings], ...]:
+    for entry in entries:
+        _check_entry(entry, VARIANT_KEYS, "variants", source)
+    names = [_need(entry, "name", source) for entry in entries]
+    for name in names:
+        if not isinstance(name, str) or names.count(name) > 1:
+            raise BenchError(f"{source}: variants want names of their own, as text; one is {name!r}")
+    return tuple((name, freeze(entry["set"])) for name, entry in zip(names, entries, strict=True))
 
 
 def _check_entry(entry: Any, keys: tuple[str, ...], name: str, source: str) -> None:

@@ -42,6 +42,7 @@ class Meter:
     checkpoints: Path
     clock: Callable[[], float] = time.monotonic
     done: set[Unit] = field(default_factory=set)
+    seen: dict[tuple[Unit, ...], float] = field(default_factory=dict)  # how far each task has ever been
 
     def __post_init__(self) -> None:
         self.started, self.first = self.clock(), self.share()
@@ -55,7 +56,8 @@ class Meter:
     def _under_way(self, task: tuple[Unit, ...]) -> float:
         wanted = [unit for unit in task if unit in self.todo]
         left = [unit for unit in wanted if unit not in self.done]
-        fitted = 1.0 if len(left) < len(wanted) else fitted_share(left, self.checkpoints)
+        now = 1.0 if len(left) < len(wanted) else fitted_share(left, self.checkpoints)
+        fitted = self.seen[task] = max(now, self.seen.get(task, 0.0))  # checkpoints go when the fit is done
         return FITTING * fitted * sum(map(weight, left))
 
     def seconds_left(self) -> float | None:
@@ -72,15 +74,19 @@ class Meter:
 
 
 def fitted_share(task: Sequence[Unit], checkpoints: Path) -> float:
-    """How far the fit of a task is, by its last checkpoint."""
-    path = checkpoints / digest(task) / "denoiser.safetensors"
+    """How far the fit of a task is, by its last checkpoints; denoisers may learn one after the other."""
+    files = (checkpoints / digest(task)).glob("*denoiser*.safetensors")
+    epochs = built(task[0]).get_params().get("epochs")
+    return min(1.0, max(map(_epoch, files), default=0) / epochs) if epochs else 0.0
+
+
+def _epoch(path: Path) -> int:
+    """That a checkpoint has come to; 0 where it cannot be read."""
     try:
         with safe_open(path, framework="pt") as file:
-            epoch = int(file.get_tensor("epoch"))
+            return int(file.get_tensor("epoch"))
     except (OSError, SafetensorError):
-        return 0.0
-    epochs = built(task[0]).get_params().get("epochs")
-    return min(1.0, epoch / epochs) if epochs else 0.0
+        return 0
 
 
 def duration(seconds: float) -> str:

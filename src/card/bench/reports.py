@@ -19,7 +19,7 @@ from typing import Any
 from card.bench.errors import BenchError
 
 IDENTITY = ("dataset", "split", "seed", "method", "recipe", "variant")
-NEEDED = ("dataset", "method", "recipe")
+NEEDED = ("dataset", "method", "recipe", "metrics")
 """Without these a line is no report."""
 
 Report = dict[str, Any]
@@ -68,25 +68,24 @@ except ImportError:  # Windows
 def parse(data: bytes, path: Path) -> tuple[list[Report], int]:
     """The reports in `data`, and how many of its bytes they take up.
 
-    An unreadable last line is left out of both. One before the last was not left by a dying
-    writer, so it is an error.
+    What is unreadable at the end is left out of both. An unreadable line with reports after it was not
+    left by a dying writer, so it is an error.
     """
     reports: list[Report] = []
-    good = 0
-    lines = data.splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
+    good = read = bad = 0
+    for number, line in enumerate(data.split(b"\n"), start=1):
         report = _parse_line(line)
-        if report is not None:
-            reports.append(report)
-        elif line.strip() and number < len(lines):
+        read += len(line) + 1
+        if report is None:
+            bad = bad or (number if line.strip() else 0)
+            continue
+        if bad:
             raise BenchError(
-                f"{path}: line {number} is not a report, and lines follow it; "
-                "mend or delete that line by hand"
+                f"{path}: line {bad} is not a report, and reports follow it; mend or delete that line by hand"
             )
-        elif line.strip():
-            break
-        good += len(line)
-    return reports, good
+        reports.append(report)
+        good = min(read, len(data))
+    return reports, good if bad else len(data)
 
 
 def _parse_line(line: bytes) -> Report | None:
