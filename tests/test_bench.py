@@ -160,6 +160,12 @@ def test_a_later_override_wins_and_none_can_be_said():
             "for 'unit' choose 'flow', 'multistep' or 'multistep-sde'.",
         ),
         ({"datasets": []}, "t.toml: name a data set"),
+        ({"splits": []}, "t.toml: name a split"),
+        ({"overrides": [{"method": 3, "set": {}}]}, "t.toml: key 'method' wants text, not 3"),
+        (
+            {"variants": [{"name": "a", "set": {}}, {"name": "a", "set": {}}]},
+            "t.toml: variants want names of their own, as text; one is 'a'",
+        ),
         ({"rescore": [{"set": {"sampler": "ddim"}}]}, "t.toml: key 'name' is missing; add name = ..."),
     ],
 )
@@ -202,6 +208,12 @@ def report(dataset="yacht", split=0, method="card", recipe="modern", seconds=1.0
     }
 
 
+def test_a_place_named_in_other_letters_is_the_same_place():
+    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0"}
+    (unit,) = build("t", {**raw, "overrides": [{"dataset": "Yacht", "set": {"epochs": 3}}]}).units()
+    assert dict(unit.overrides) == {"epochs": 3}
+
+
 def test_a_report_is_written_once_whoever_finishes_it_again(tmp_path):
     path = tmp_path / "results" / "uci.jsonl"
     assert append(path, [report(rmse=1.0), report(split=1, rmse=2.0)]) == 2
@@ -210,7 +222,11 @@ def test_a_report_is_written_once_whoever_finishes_it_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "tail", [b'{"dataset": "bos', b'{"dataset": "boston"\n', b"\x00\x00\x00", b"12\n", b"{}\n"]
+    "tail",
+    [
+        *(b'{"dataset": "bos', b'{"dataset": "boston"\n', b"\x00\x00\x00", b"12\n", b"{}\n", b"{\n\n"),
+        *(b"\x00\n\x00\n", b'{"dataset": "boston", "method": "card", "recipe": "paper"}\n'),
+    ],
 )
 def test_a_damaged_last_line_is_reported_and_repaired_without_losing_the_others(tmp_path, tail):
     path = tmp_path / "uci.jsonl"
@@ -256,7 +272,7 @@ from pathlib import Path
 from card.bench.reports import append
 name = sys.argv[2]
 for i in range(60):
-    one = {"dataset": name, "split": i, "method": "m", "recipe": "r", "pad": "x" * 3000}
+    one = {"dataset": name, "split": i, "method": "m", "recipe": "r", "metrics": {}, "pad": "x" * 3000}
     append(Path(sys.argv[1]), [one])
     append(Path(sys.argv[1]), [{**one, "dataset": "shared"}])
 """
@@ -556,8 +572,18 @@ def test_a_queue_tells_how_far_it_is_and_how_long_it_will_take(tmp_path):
     write_atomically(path, save({"epoch": torch.tensor(5)}))
     now[0] = 60.0
     assert meter.line() == "x: 0 of 4 done, 25 %, 3 min left"
+    path.unlink()
+    assert meter.line() == "x: 0 of 4 done, 25 %, 3 min left", "what was once fitted is not forgotten"
     meter.done.update(units[:2])
     assert meter.line() == "x: 2 of 4 done, 75 %, 20 s left", "those not yet scored count for half"
+
+
+def test_denoisers_that_learn_one_after_the_other_are_seen_to_move(tmp_path):
+    raw = {"kind": "image", "datasets": ["noisy_mnist"], "seeds": "0", "recipe": "paper"}
+    units = build("x", {**raw, "overrides": [{"set": {"epochs": 10}}]}).units()
+    meter = Meter("x", units, [tuple(units)], tmp_path)
+    write_atomically(tmp_path / digest(units) / "0-denoiser-0.safetensors", save({"epoch": torch.tensor(5)}))
+    assert meter.share() == pytest.approx(0.25)
 
 
 def test_a_run_killed_at_any_moment_finishes_with_the_reports_of_an_unbroken_one(tmp_path, monkeypatch):
@@ -651,6 +677,10 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
         (["run", "uci", "--set", "sampler=multistp"], "The 'sampler' parameter of CARDRegressor must be"),
         (["run", "uci", "--datasets", ","], "name a data set"),
         (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=100 prior=f'?"),
+        (["run", "boston-ablation", "--variants", ","], "name a variant"),
+        (["run", "uci", "--variants", "V1"], "uci has no variants"),
+        (["figure", "toys", "--recipe", "papr"], "unknown recipe 'papr'; did you mean 'paper'?"),
+        (["list", "--experiments", "nowhere"], "nowhere"),
         (["run", "toy", "--seeds", "-1"], "cannot read seeds '-1'"),
         (["table", "uci", "--methods", "crd"], "unknown method 'crd'; did you mean 'card'?"),
         (["table", "uci", "--recipe", "papers"], "unknown recipe 'papers'; did you mean 'paper'?"),
@@ -932,7 +962,9 @@ def test_toys_ablation_and_classes_find_their_rows():
     text = render(next(t for t in classification([one]) if t.title.startswith("cifar10")))
     assert re.search(r"f of card paper +90\.50 \(1\)", text)
     assert "2.00 (1)" in text, "PIW is printed times 100"
-    assert cifar10_ablation([one])[0].rows[0][3:5] == ("90.93 ± 0.02", "91.00 (1)")
+    assert cifar10_ablation([one])[0].rows[0][4:6] == ("90.93 ± 0.02", "91.00 (1)")
+    both = cifar10_ablation([one, {**one, "recipe": "paper" if one["recipe"] == "modern" else "modern"}])
+    assert [row[0] for row in both[0].rows][:3] == ["V1", "V1", "V2"], "a row for each recipe"
     (classes,) = (t for t in by_class([one]) if t.title.startswith("cifar10"))
     assert classes.rows[1][:4] == ("here", "1", "92.00", "3.00")
     assert render(sizes([one])[0])

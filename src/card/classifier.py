@@ -40,10 +40,12 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
     ----------
     mean : "auto", name of a network, "given", classifier or torch module, default="auto"
         The base classifier f. Networks are "mlp", "mlp-bn", "lenet5", "resnet9" and "resnet18". A
-        scikit-learn classifier with predict_proba is cross-fitted, or taken as it is where it is fitted
-        already; it sees the encoded table, or flattened images. A torch module gives logits; it is trained,
-        from weights drawn anew, unless none of its parameters requires a gradient. With "given" every X is
-        a pair (rows, probabilities of f).
+        scikit-learn classifier with predict_proba is cross-fitted on the encoded table, or on flattened
+        images in unit variance. One that is fitted already is taken as it is and reads rows as they are: for
+        tables this wants standardise_x=False. A torch module gives logits. It is trained on pixels in unit
+        variance, from weights drawn anew but for frozen ones; where none of its parameters requires a
+        gradient it is only read, on pixels as they are (bytes from 0 to 1). With "given" every X is a pair
+        (rows, probabilities of f).
     cv : "auto", int, splitter, iterable of splits or None, default="auto"
         Folds for cross-fitting. "auto" is 5, but one network and a tenth of the rows held out where f is a
         network and there are more than 5000 rows. None fits f on all rows once.
@@ -51,8 +53,8 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
         How often the folds of a table are fitted anew; None follows the data.
     encoder : "auto", "linear", "lenet", "conv" or torch module, default="auto"
         How the denoiser reads x. "auto" is the encoded table, or the features that the network f has learned.
-        A module, rows -> (rows, width), is trained with the denoiser, or only read where none of its
-        parameters requires a gradient.
+        A module, rows -> (rows, width), is trained with the denoiser, or only read, on pixels as they are,
+        where none of its parameters requires a gradient.
     noise : float, default=0
         Gaussian noise drawn anew at every look at a training image; rows at predict are taken as they are.
     copies : int, default=4

@@ -50,7 +50,8 @@ class CARDRegressor(RegressorMixin, Estimator):
     ----------
     mean : "auto", "mlp", "zero" or a regressor, default="auto"
         The mean model f. "auto" is the cross-fitted blend; "mlp" the paper's network; a scikit-learn
-        regressor is cross-fitted (with `cv`), or taken as it is where it is fitted already.
+        regressor is cross-fitted (with `cv`), or taken as it is where it is fitted already (with
+        standardise_x=False, since it reads X as it is).
     cv : int, splitter, iterable of splits or None, default=5
         Folds for cross-fitting; each fold has a member in the ensemble. None fits f on all rows once.
     repeats : int or None, default=None

@@ -76,8 +76,9 @@ class Meter:
 def fitted_share(task: Sequence[Unit], checkpoints: Path) -> float:
     """How far the fit of a task is, by its last checkpoints; denoisers may learn one after the other."""
     files = (checkpoints / digest(task)).glob("*denoiser*.safetensors")
-    epochs = built(task[0]).get_params().get("epochs")
-    return min(1.0, max(map(_epoch, files), default=0) / epochs) if epochs else 0.0
+    epoch = max(map(_epoch, files), default=0)
+    epochs = built(task[0]).get_params().get("epochs") if epoch else None
+    return min(1.0, epoch / epochs) if epochs else 0.0
 
 
 def _epoch(path: Path) -> int:
