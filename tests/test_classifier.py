@@ -314,7 +314,7 @@ def test_noise_and_doubt_are_parts_of_the_entropy(clf):
 
 
 def test_a_list_of_text_and_numbers_keeps_both():
-    labels = [(1, "one", 2)[k] for k in np.digitize(X[:, 0], [-0.5, 0.5])]
+    labels = [(1, "one", 2)[k] for k in np.digitize(X[:, 0], np.quantile(X[:, 0], [0.3, 0.6]))]
     clf = CARDClassifier(**QUICK).fit(X, labels)
     assert set(clf.classes_.tolist()) == {1, "one", 2}
     assert set(clf.predict(X).tolist()) <= {1, "one", 2}
@@ -324,3 +324,19 @@ def test_a_gain_wants_a_label_for_every_row():
     clf = CARDClassifier(**QUICK).fit(X, Y)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         clf.deferral_gain(X, Y[:10])
+
+
+@pytest.mark.parametrize(("dtype", "values"), [("boolean", [False, True]), ("Int64", [3, 7])])
+def test_labels_of_pandas_own_types_come_back_as_what_they_are(dtype, values):
+    clf = CARDClassifier(**QUICK).fit(
+        X, pd.Series(np.array(values)[(X[:, 0] > np.median(X[:, 0])).astype(int)], dtype=dtype)
+    )
+    assert clf.classes_.tolist() == values
+    assert type(clf.classes_.tolist()[0]) is type(values[0])
+
+
+def test_a_class_of_one_row_leaves_folds_with_one_class_to_a_users_classifier():
+    labels = np.where(np.arange(len(X)) == 3, "b", "a")
+    clf = CARDClassifier(**QUICK, mean=LogisticRegression()).fit(X, labels)
+    assert clf.predict_proba(X).sum(1) == pytest.approx(1.0)
+    assert clf.classes_.tolist() == ["a", "b"]

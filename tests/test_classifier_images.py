@@ -246,3 +246,16 @@ def test_a_killed_fit_around_one_f_does_not_fit_f_again(tmp_path, monkeypatch):
 
 def _killed(*words):
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("role", "module", "message"),
+    [
+        ("mean", flat_module(4), r"one for each class; this one gives \('rows', 4\)"),
+        ("mean", nn.Linear(7, 3), "does not read rows of shape"),
+        ("encoder", nn.Conv2d(1, 2, 3), "must give"),
+    ],
+)
+def test_a_frozen_module_of_another_shape_is_refused(role, module, message):
+    with pytest.raises(ValueError, match=message):
+        CARDClassifier(**QUICK | {role: module.requires_grad_(False)}).fit(X, Y)

@@ -117,17 +117,27 @@ def _set_view(reader: Reader, x: np.ndarray, fitting: Fitting) -> None:
         reader.encoder = _frozen(fitting["encoder"], x, fitting)
 
 
-def _frozen(module: nn.Module, x: np.ndarray, fitting: Fitting) -> NetworkClassifier:
-    """A network that has learned elsewhere, on pixels as they are."""
+def _frozen(
+    module: nn.Module, x: np.ndarray, fitting: Fitting, n_out: int | None = None
+) -> NetworkClassifier:
+    """A network that has learned elsewhere, on pixels as they are; it gives `n_out` numbers a row, where told."""
     copy = deepcopy(module).to(fitting.device).eval()
-    return NetworkClassifier(Stacked([copy]), Pixels.as_they_are(x), "module")
+    network = NetworkClassifier(Stacked([copy]), Pixels.as_they_are(x), "module")
+    try:
+        shape = network._run(x[:2], "forward", softmax=False).shape[2:]
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"a frozen module does not read rows of shape {x.shape[1:]}: {error}") from error
+    if len(shape) != 1 or n_out not in (None, *shape):
+        wanted = "(rows, width)" if n_out is None else f"logits of shape (rows, {n_out}), one for each class"
+        raise ValueError(f"a frozen module must give {wanted}; this one gives {('rows', *shape)}.")
+    return network
 
 
 def _fixed_mean(
     mean: Any, x: np.ndarray, y: np.ndarray, n_classes: int, pixels: Pixels, fitting: Fitting
 ) -> Probabilities:
     if is_module(mean):
-        return _frozen(mean, x, fitting)
+        return _frozen(mean, x, fitting, n_classes)
     if is_fitted(mean):
         return FixedClassifier(mean, fitting["mean_columns"], n_classes)
     if isinstance(mean, str):

@@ -20,6 +20,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch.nn import functional
 
@@ -172,9 +173,10 @@ class Classifier:
         return FittedClassifier(in_parallel(task, self.name, self._fit, len(task.rows)), task.z.shape[1])
 
     def _fit(self, task: Task, j: int) -> Any:
-        rows = task.rows[j]
-        model = seeded_clone(self.classifier, task.seeds[j])
-        return model.fit(task.x[rows], task.z[rows].argmax(axis=1))
+        x, y = task.x[task.rows[j]], task.z[task.rows[j]].argmax(axis=1)
+        if (y == y[0]).all():  # many a classifier refuses a fold with one class
+            return DummyClassifier(strategy="prior").fit(x, y)
+        return seeded_clone(self.classifier, task.seeds[j]).fit(x, y)
 
 
 def seeded_clone(estimator: Any, seed: int) -> Any:

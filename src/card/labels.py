@@ -10,6 +10,9 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from card.columns import is_missing
 
+MASKED = {"boolean", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))}
+"""Types of pandas for booleans and whole numbers with gaps."""
+
 
 def encode_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The classes, in order, and the number of each row's class.
@@ -45,6 +48,9 @@ def as_labels(y: Any) -> np.ndarray:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
     if isinstance(y, list) and y and (_mixed(y) or any(isinstance(label, tuple | frozenset) for label in y)):
         return _array(y)
+    if str(getattr(y, "dtype", "")) in MASKED:  # NumPy would make decimals of them
+        known = y.tolist()
+        return _array(known) if is_missing(_array(known)).any() else np.array(known)
     return column_or_1d(y, warn=True)
 
 
