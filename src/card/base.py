@@ -120,7 +120,7 @@ def _set_view(reader: Reader, x: np.ndarray, fitting: Fitting) -> None:
 def _frozen(
     module: nn.Module, x: np.ndarray, fitting: Fitting, n_out: int | None = None
 ) -> NetworkClassifier:
-    """A network that has learned elsewhere, on pixels as they are; where told, it must give `n_out` numbers."""
+    """A network that has learned elsewhere, on pixels as they are, which gives `n_out` numbers where told."""
     copy = deepcopy(module).to(fitting.device).eval()
     network = NetworkClassifier(Stacked([copy]), Pixels.as_they_are(x), "module")
     try:
