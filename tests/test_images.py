@@ -324,6 +324,16 @@ def test_pictures_can_be_made_grey_and_brought_to_one_size(pictures):
         load_image_folder(path)
 
 
+def test_hidden_files_are_left_alone_and_two_bytes_a_pixel_become_one(tmp_path):
+    (tmp_path / "a").mkdir()
+    deep = np.array([[0, 257], [25_700, 65_535]], dtype=np.uint16)
+    Image.fromarray(deep).save(tmp_path / "a" / "deep.png")
+    (tmp_path / "a" / "._deep.png").write_bytes(b"not a picture")
+    assert load_image_folder(tmp_path, mode="L").X.tolist() == [[[[0, 1], [100, 255]]]]
+    with pytest.raises(ValueError, match="size must be"):
+        load_image_folder(tmp_path, size=24)
+
+
 def test_a_bad_folder_of_pictures_is_refused_in_plain_words(pictures, tmp_path):
     path, _ = pictures
     with pytest.raises(NotADirectoryError, match="nowhere is not a folder; wanted is one with a subfolder"):

@@ -32,6 +32,8 @@ def load_image_folder(
     mode : "RGB" for three channels, "L" for one (grey)
     """
     reader = _pillow()
+    if size is not None and np.shape(size) != (2,):
+        raise ValueError(f"size must be (height, width), got {size!r}")
     classes, files = _listing(Path(path))
     images = [_read(reader, file, size, mode) for file in files]
     shapes = sorted({image.shape for image in images})
@@ -51,18 +53,25 @@ def _listing(root: Path) -> tuple[tuple[str, ...], list[Path]]:
     folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     if not folders:
         raise ValueError(f"{root} has no subfolders; put the images of each class into a folder of its name")
-    files = {
-        folder: sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES) for folder in folders
-    }
+    files = {folder: sorted(p for p in folder.iterdir() if _is_image(p)) for folder in folders}
     empty = [folder.name for folder, found in files.items() if not found]
     if empty:
         raise ValueError(f"no images in the class folders {', '.join(empty)} of {root}")
     return tuple(folder.name for folder in folders), [file for found in files.values() for file in found]
 
 
+def _is_image(path: Path) -> bool:
+    """By its name; hidden files are an operating system's, not the user's."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
 def _read(reader: Any, file: Path, size: tuple[int, int] | None, mode: str) -> NDArray[np.uint8]:
     try:
         with reader.open(file) as opened:
+            if opened.mode.startswith(
+                "I;16"
+            ):  # two bytes a pixel, of which pillow would cut the upper ones off
+                opened = reader.fromarray((np.asarray(opened) // 257).astype(np.uint8))
             image = opened.convert(mode)
     except (OSError, SyntaxError) as error:
         raise ValueError(f"{file} cannot be read as an image: {error}") from None
@@ -70,6 +79,13 @@ def _read(reader: Any, file: Path, size: tuple[int, int] | None, mode: str) -> N
         image = image.resize((size[1], size[0]), reader.Resampling.BILINEAR)
     pixels = np.asarray(image, dtype=np.uint8)
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+
+
+def _of_bytes(reader: Any, image: Any) -> Any:
+    """A grey image of two bytes a pixel as one of one byte; pillow would cut what is bright."""
+    if not image.mode.startswith("I;16"):
+        return image
+    return reader.fromarray((np.asarray(image) // 257).astype(np.uint8))
 
 
 def _pillow() -> Any:
