@@ -170,20 +170,15 @@ def _by_class(dataset: str, ours: Report | None, theirs: dict[str, Any] | None, 
     rows: list[tuple[str, ...]] = []
     if ours is not None:
         total = {**ours["metrics"], "class": "All"}
-        ours_by_class = [{**entry, "class": _from_one(entry["class"])} for entry in ours["by_class"]]
-        rows += [_class_row("here", entry, 100.0) for entry in [total, *ours_by_class]]
+        rows += [_class_row("here", entry, 100.0) for entry in [total, *ours["by_class"]]]
     else:
         rows.append(("here", NO_DATA if missing else NOT_RUN, *[""] * len(CLASS_COLUMNS)))
     if theirs is not None:
         entries = [dict(zip(theirs["columns"], row, strict=True)) for row in theirs["rows"]]
         rows += [_class_row("paper", entry, 1.0) for entry in entries]
     columns = ("run", "class", *(COLUMNS[name] for name in CLASS_COLUMNS))
-    note = "Classes are numbered from 1, as the paper does."
+    note = "Classes are numbered from 0 here, and from 1 in the paper."
     return Table(f"{dataset}: PIW (times 100) and t-test by class", columns, tuple(rows), notes=(note,))
-
-
-def _from_one(label: Any) -> Any:
-    return label + 1 if isinstance(label, int) else label
 
 
 def _class_row(run: str, entry: dict[str, Any], piw_factor: float) -> tuple[str, ...]:
