@@ -50,6 +50,12 @@ def test_rows_set_aside_belong_to_no_denoiser_and_uncovered_rows_stay_so():
     assert (aside[aside >= 0] == fold[aside >= 0]).all()
 
 
+def test_a_fold_of_a_single_row_keeps_it():
+    fold = np.r_[7, np.arange(2999) % 5]
+    assert all(set_aside(fold, seed=seed)[0] == 7 for seed in range(40))
+    assert (set_aside(fold, seed=0) < 0).sum() >= SET_ASIDE - 1
+
+
 def test_no_denoiser_learns_from_rows_of_no_fold():
     rng = np.random.default_rng(0)
     x, f, r = (torch.from_numpy(rng.standard_normal((60, 1)).astype(np.float32)) for _ in range(3))

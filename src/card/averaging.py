@@ -74,11 +74,11 @@ def apart(means: Means, n: int) -> float:
 
 
 def set_aside(fold: np.ndarray, seed: int) -> np.ndarray:
-    """Folds (N,) with -1 for some rows, which then belong to no denoiser."""
+    """Folds (N,) with -1 for some rows, which then belong to no denoiser; no fold is left without any."""
     rows = np.random.default_rng(seed).permutation(np.flatnonzero(fold >= 0))[:SET_ASIDE]
     out = fold.copy()
     out[rows] = -1
-    return out
+    return np.where(np.isin(fold, out), out, fold)
 
 
 def fit_warp(
