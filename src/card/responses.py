@@ -47,15 +47,7 @@ class Within(Wrapped):
 
     def __init__(self, inner: Distribution, low: float, high: float) -> None:
         self.inner, self.low, self.high = inner, low, high
-
-    @property
-    def step(self) -> float:  # type: ignore[override]
-        return self.inner.step
-
-    @property
-    def support(self) -> tuple[float, float]:  # type: ignore[override]
-        low, high = self.inner.support
-        return max(low, self.low), min(high, self.high)
+        self.step, self.support = inner.step, (max(low, inner.support[0]), min(high, inner.support[1]))
 
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
         """Inner P(Y < low) and P(Y <= high); where next to nothing lies between, what is beyond is kept."""
