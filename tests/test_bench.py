@@ -26,6 +26,7 @@ from card.bench import bars, catalog, figures, reports, reproduction, runner, sc
 from card.bench.availability import missing_data
 from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
 from card.bench.cli import app
+from card.bench.cluster import n_workers
 from card.bench.errors import BenchError
 from card.bench.execute import built
 from card.bench.experiments import build, load, parse_indices
@@ -128,7 +129,15 @@ def test_a_later_override_wins_and_none_can_be_said():
         ({"seeds": "0"}, "t.toml: key 'seeds' is not for kind 'uci'; write 'splits'"),
         (
             {"overrides": [{"set": {"epoch": 3}}]},
-            "t.toml: unknown parameter of card 'epoch'; did you mean 'epochs'?",
+            "t.toml: unknown parameter 'epoch'; did you mean 'epochs'?",
+        ),
+        (
+            {"overrides": [{"recipe": "paper", "dataset": "boston", "set": {"batchsize": 32}}]},
+            "t.toml: unknown parameter 'batchsize'; did you mean 'batch_size'?",
+        ),
+        (
+            {"overrides": [{"method": "gcds", "set": {"hiden": [50]}}]},
+            "t.toml: unknown parameter of gcds 'hiden'; did you mean 'hidden'?",
         ),
         (
             {"overrides": [{"datset": "yacht", "set": {}}]},
@@ -641,6 +650,7 @@ def test_a_dask_cluster_of_two_workers_runs_the_same_command(tmp_path, monkeypat
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     with cluster:
         address = cluster.scheduler_address
+        assert n_workers("dask", address) == 2
         runner.run(build("tiny", raw), tmp_path / "dask", backend="dask", address=address)
     runner.run(build("tiny", raw), tmp_path / "here")
     assert without_seconds(tmp_path / "dask/tiny.jsonl") == without_seconds(tmp_path / "here/tiny.jsonl")
@@ -659,7 +669,7 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "ray.util.joblib", plugin)
     assert runner.run(experiment, tmp_path, backend="ray", address="head:6379").ran == 3
     assert sorted(r["split"] for r in read(tmp_path / "tiny.jsonl")) == [0, 1, 2]
-    assert said == ["head:6379", "shutdown"]
+    assert said == 2 * ["head:6379", "shutdown"], "once to ask for its size, once to work"
 
 
 # ---------------------------------------------------------------- command line
@@ -679,6 +689,10 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
         (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=100 prior=f'?"),
         (["run", "boston-ablation", "--variants", ","], "name a variant"),
         (["run", "uci", "--variants", "V1"], "uci has no variants"),
+        (
+            ["run", "boston-ablation", "--set", "prior=zero"],
+            "--set prior: variant 'T=1000 prior=zero' sets it to 'zero'",
+        ),
         (["figure", "toys", "--recipe", "papr"], "unknown recipe 'papr'; did you mean 'paper'?"),
         (["list", "--experiments", "nowhere"], "nowhere"),
         (["run", "toy", "--seeds", "-1"], "cannot read seeds '-1'"),

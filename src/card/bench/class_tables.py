@@ -222,6 +222,7 @@ def cifar10_ablation(reports: Sequence[Report], missing: Collection[str] = ()) -
 SIZE_GROUPS = {
     "toy": tuple(KINDS["toy"].datasets),
     "uci": tuple(KINDS["uci"].datasets),
+    "noisy_mnist": ("noisy_mnist",),
     "fashion_mnist": ("fashion_mnist",),
     "cifar": ("cifar10", "cifar100"),
     "imagenet": ("imagenet100", "imagenet"),
@@ -235,7 +236,7 @@ def sizes(reports: Sequence[Report], missing: Collection[str] = ()) -> list[Tabl
         mine = [report for report in reports if report["dataset"] in datasets]
         for key, found in group(mine, "method", "recipe").items():
             rows.append((name, label(*key), _parameters(found), _throughput(found)))
-        for model, (millions, rate) in paper()["complexity"][name].items():
+        for model, (millions, rate) in paper()["complexity"].get(name, {}).items():
             rows.append((name, f"{model} (paper, on a GPU)", f"{millions:.4g} M", f"{rate:.0f}"))
     note = "Here: whole predicted distributions a second on one CPU thread; the paper counts single passes."
     columns = ("data", "model", "parameters", "rows a second")

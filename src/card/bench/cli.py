@@ -6,7 +6,7 @@ import os
 import sys
 import tomllib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from card.bench.methods import methods as known_methods
 from card.bench.page import filled
 from card.bench.render import FORMATS, render
 from card.bench.reports import DamagedReportWarning
-from card.bench.spec import Experiment, Override, freeze, narrow
+from card.bench.spec import Experiment, Override, Settings, freeze, narrow
 
 app = typer.Typer(
     name="bench",
@@ -185,7 +185,9 @@ def _narrowed(
     if recipe is not None:
         changes["recipe"] = recipe
     if settings:
-        changes["overrides"] = (*chosen.overrides, Override(freeze(dict(map(_setting, settings)))))
+        given = dict(map(_setting, settings))
+        _check_free(given, changes.get("variants", chosen.variants))
+        changes["overrides"] = (*chosen.overrides, Override(freeze(given)))
     return narrow(chosen, **changes)
 
 
@@ -200,6 +202,16 @@ def _variants(chosen: Experiment, text: str) -> Any:
         if name not in known:
             raise unknown("variant", name, known)
     return tuple((name, known[name]) for name in names)
+
+
+def _check_free(given: Iterable[str], variants: Iterable[tuple[str, Settings]]) -> None:
+    """Refuse to set for every unit what a variant sets for its own."""
+    for name, settings in variants:
+        for key in set(given) & set(dict(settings)):
+            raise BenchError(
+                f"--set {key}: variant {name!r} sets it to {dict(settings)[key]!r}; change it in the file, "
+                "or choose other variants with --variants"
+            )
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -192,7 +192,20 @@ def _index_value(raw: Mapping[str, Any], kind: Kind, source: str) -> Any:
 
 def _override(entry: Any, kind: Kind, source: str) -> Override:
     _check_entry(entry, OVERRIDE_KEYS, "overrides", source)
-    return Override(**{**_placed(entry, kind, source), "set": freeze(entry["set"])})
+    found = Override(**{**_placed(entry, kind, source), "set": freeze(entry["set"])})
+    known = _parameters_of(found, kind, source)
+    for key in entry["set"]:
+        if known is not None and key not in known:
+            raise unknown(f"parameter of {found.method}" if found.method else "parameter", key, known, source)
+    return found
+
+
+def _parameters_of(override: Override, kind: Kind, source: str) -> list[str] | None:
+    """What the methods that an override is for have to set; None if one of them does not tell."""
+    found = [find_method(override.method, source)] if override.method else methods().values()
+    able = [m for m in found if kind.task in m.build and override.recipe in (None, *m.recipes)]
+    told = [m.parameters(kind.task) if m.parameters is not None else None for m in able]
+    return None if None in told or not able else sorted({name for names in told for name in names or ()})
 
 
 def _keep(entry: Any, kind: Kind, source: str) -> Keep:

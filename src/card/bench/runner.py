@@ -15,7 +15,7 @@ from typing import Any
 import joblib
 
 from card.bench import reports
-from card.bench.cluster import CLUSTERS, run_away
+from card.bench.cluster import CLUSTERS, n_workers, run_away
 from card.bench.errors import BenchError
 from card.bench.execute import Outcome, execute
 from card.bench.kinds import KINDS
@@ -75,6 +75,8 @@ def run(
         show(damage)
     todo = pending(units, reports.read(ledger.path), ledger.path)
     summary = Summary(ledger.path, done_before=len(units) - len(todo))
+    if backend != HERE:
+        jobs = n_workers(backend, address)
     tasks = [task for task in batches(units, together, jobs) if not set(todo).isdisjoint(task)]
     with shown(Meter(experiment.name, todo, tasks, ledger.checkpoints), show) as advance:
         for outcome in _outcomes(tasks, ledger, jobs, backend, address):
