@@ -206,6 +206,17 @@ def same(a: CrossFit, b: CrossFit, x) -> bool:
     return all(np.array_equal(one, other) for one, other in pairs)
 
 
+def test_what_is_set_aside_no_model_sees():
+    x, z = table()
+    aside = np.arange(len(x)) % 7 == 0
+    other = np.where(aside[:, None], 1e6, z).astype(np.float32)
+    one, two = (crossfit(x, each, learners=QUICK, aside=aside, seed=0) for each in (z, other))
+    assert same(one, two, x)
+    assert (one.covered == ~aside).all()
+    assert ((one.fold < 0) == aside).all()
+    assert not same(one, crossfit(x, z, learners=QUICK, seed=0), x)
+
+
 def test_a_seed_repeats_bit_for_bit_and_another_differs():
     x, z = table()
     first = crossfit(x, z, learners=QUICK, seed=7)

@@ -5,14 +5,16 @@ import pytest
 import torch
 from scipy.special import ndtr
 from scipy.stats import norm
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold
 
 from card import CARDRegressor
-from card.averaging import SET_ASIDE, Means, _centres_apart, around_many, set_aside
+from card.averaging import MOST_SET_ASIDE, Means, fit_warp, set_aside
 from card.fit import fit_unit_denoiser
 from card.flow import Curve, latents
 from card.mean import ZeroMean
 from card.train import Training
-from card.warp import Warp, quantiles
+from card.warp import Warp
 
 
 def normal_scores(n: int, scale: float = 1.0) -> np.ndarray:
@@ -34,26 +36,65 @@ def test_latents_of_a_heavy_tailed_law_become_normal():
         assert np.mean(np.abs(warped) < norm.ppf(0.5 + level / 2)) == pytest.approx(level, abs=0.01)
 
 
-def test_quantiles_around_one_model_and_around_two_lead_to_those_around_many():
-    """Errors of variance 1 + 0.3 / r around the mean of r models."""
-    around = {r: normal_scores(1000, np.sqrt(1 + 0.3 / r)) for r in (1, 2, 10)}
-    found = around_many(quantiles(around[2]), quantiles(around[1]), n_repeats=2, n_models=10)
-    assert found == pytest.approx(quantiles(around[10]), rel=0.005)
-    assert found != pytest.approx(quantiles(around[2]), rel=0.04)
+def test_a_twentieth_of_the_rows_is_set_aside_and_no_more_than_some_hundreds():
+    assert set_aside(3000, None, seed=0).sum() == 150
+    assert set_aside(300_000, None, seed=0).sum() == MOST_SET_ASIDE
+    assert (set_aside(3000, None, seed=0) != set_aside(3000, None, seed=1)).any()
 
 
-def test_rows_set_aside_belong_to_no_denoiser_and_uncovered_rows_stay_so():
-    fold = np.where(np.arange(3000) < 600, -1, np.arange(3000) % 5)
-    aside = set_aside(fold, seed=0)
-    assert (aside[fold < 0] == -1).all()
-    assert ((aside < 0) & (fold >= 0)).sum() == SET_ASIDE
-    assert (aside[aside >= 0] == fold[aside >= 0]).all()
+def test_groups_are_set_aside_as_a_whole():
+    groups = np.random.default_rng(0).integers(0, 200, 4000)
+    aside = set_aside(4000, groups, seed=0)
+    assert not set(groups[aside]) & set(groups[~aside])
+    assert 150 < aside.sum() <= 200
 
 
-def test_a_fold_of_a_single_row_keeps_it():
-    fold = np.r_[7, np.arange(2999) % 5]
-    assert all(set_aside(fold, seed=seed)[0] == 7 for seed in range(40))
-    assert (set_aside(fold, seed=0) < 0).sum() >= SET_ASIDE - 1
+def test_of_a_few_large_groups_none_is_set_aside():
+    assert not set_aside(4000, np.arange(4000) % 5, seed=0).any()
+
+
+class Shrinking:
+    """Stands for a model whose latents are 0.8 times as large when all predict as when one does."""
+
+    n_members, mean = 3, ZeroMean(1)
+    seen: list[np.ndarray]
+
+    def __init__(self) -> None:
+        self.seen = []
+
+    def latents_alone(self, x, f, z, *_):
+        assert (f == 0).all()
+        return z[..., 0]
+
+    def latents_together(self, x, z, *_):
+        self.seen.append(x)
+        return 0.8 * z[:, 0]
+
+
+@pytest.mark.parametrize("n_aside", [0, 300])
+def test_the_warp_is_fitted_to_latents_as_large_as_rows_set_aside_say_they_will_be(n_aside):
+    n = 9000
+    z = np.random.default_rng(0).permutation(normal_scores(n, 1.25))[:, None].astype(np.float32)
+    x, aside = np.arange(n, dtype=np.float32)[:, None], np.arange(n) < n_aside
+    fold = np.where(aside, -1, np.arange(n) % 3)
+    means = Means(ZeroMean(1), np.zeros((1, n, 1), np.float32), fold, 3, np.zeros(1), aside)
+    model = Shrinking()
+    warp = fit_warp(model, x, z, means, None, 10, seed=0)
+    assert warp.z == pytest.approx((1.0 if n_aside else 1.25) * warp.g, abs=0.05)
+    assert [list(each.ravel()) for each in model.seen] == ([list(range(n_aside))] if n_aside else [])
+
+
+def test_folds_that_are_drawn_leave_rows_aside_and_folds_that_are_given_do_not():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2600, 1))
+    y = X[:, 0] + rng.standard_normal(2600)
+    how = {"mean": LinearRegression(), "epochs": 1, "n_evaluations": 6, "n_nodes": 6, "random_state": 0}
+    drawn = CARDRegressor(**how).fit(X, y)
+    given = CARDRegressor(cv=KFold(3, shuffle=True, random_state=0), **how).fit(X, y)
+    assert (drawn.model_.mean.fold < 0).sum() == 130
+    assert (given.model_.mean.fold >= 0).all()
+    assert drawn.model_.warp is not None
+    assert given.model_.warp is not None
 
 
 def test_no_denoiser_learns_from_rows_of_no_fold():
@@ -64,15 +105,6 @@ def test_no_denoiser_learns_from_rows_of_no_fold():
     how = Training(epochs=3, batch_size=16, patience=5)
     one, two = (fit_unit_denoiser(x, f, each, fold, 3, 0, how, 8, 0.0)[0].state_dict() for each in (r, other))
     assert all(torch.equal(one[name], two[name]) for name in one)
-
-
-def test_centres_are_moved_by_the_variance_of_the_average_of_all_models():
-    rng = np.random.default_rng(0)
-    by_repeat = rng.normal(scale=3.0, size=(2, 5000, 1))
-    means = Means(ZeroMean(1), by_repeat, np.arange(5000) % 5, 5, np.array([9.0]))
-    moves = _centres_apart(means, np.arange(5000).reshape(5, 1000), rng)
-    assert moves.sum(axis=-1) == pytest.approx(np.zeros((5, 1000)), abs=1e-9)
-    assert moves.var() == pytest.approx(9.0 / (2 * 5), rel=0.05)
 
 
 def test_rows_speak_by_their_number_against_the_prior_so_that_a_handful_changes_little():

@@ -5,37 +5,28 @@ an average errs less. If one model varies by V around the average of many, and t
 E, the part of E that is not such variation is c^2 = 1 - (V / R) / E, and residuals are drawn c times
 smaller. The variation of the average itself is in the members' centres.
 
-Where models vary most, in the tails of the residuals, averaging helps most, and more than the one factor c
-says. So the warp of large tables is fitted to what the latents of held-out rows would be at predict:
-
-- Held-out residuals are around the mean of R models of f, and predictions around that of N = R M. With q_R
-  and q_1 a quantile around R models and around one, D = (q_1 - q_R) / (1 - 1/R) is what it loses on the way
-  to infinitely many, and around N models it is q_R - D (1/R - 1/N).
-- Members are centred apart, which widens their mixture. Held-out rows are read once more around M centres as
-  far apart as these will be: by chance, with the variance by which the R models disagree on the row.
-- A held-out row is unseen by one denoiser only, and all of them together err less. Some rows are set aside
-  for none to see: how much smaller latents are by all than by one, as a ratio of root mean squares,
-  multiplies the quantiles. (On rows that were learned from the ratio is nearer to 1.)
+Averaging helps most in the tails, and more than the one factor c says; the members' denoisers are averaged
+too, and their centres lie apart. What all this does to the latents of new rows no held-out row can tell, for
+some models have seen it. So a few rows of large tables are set aside from everything, f and denoisers. They
+are read twice: as a held-out row is, by one denoiser around R models of f, and as at predict. How much
+smaller their latents are at predict multiplies the quantiles of the many held-out rows, and the warp is
+fitted to these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from scipy.special import ndtr, ndtri
-from torch import Tensor
 
 from card.crossfit import CrossFit
-from card.model import Model, Predictor
+from card.model import Model, Predictor, padded
 from card.noise import Schedule
 from card.warp import Warp, quantiles
 
 ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
-SET_ASIDE = 250  # rows that no denoiser of a warped table sees
+SET_ASIDE, MOST_SET_ASIDE = 0.05, 500  # share and number of rows that no model of a warped table sees
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
@@ -48,6 +39,7 @@ class Means:
     fold: np.ndarray  # (N,), -1 for rows that no fold tests
     n_members: int
     spread: np.ndarray  # (K,) variance of one model around the average of many
+    aside: np.ndarray  # (N,) whether a row is kept from all models, to see what averaging them does
 
     @property
     def f(self) -> np.ndarray:
@@ -73,74 +65,46 @@ def apart(means: Means, n: int) -> float:
     return 0.0 if told else 1.0 / math.sqrt(max(1, means.n_members - 1))
 
 
-def set_aside(fold: np.ndarray, seed: int) -> np.ndarray:
-    """Folds (N,) with -1 for some rows, which then belong to no denoiser; no fold is left without any."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(fold >= 0))[:SET_ASIDE]
-    out = fold.copy()
-    out[rows] = -1
-    return np.where(np.isin(fold, out), out, fold)
+def set_aside(n: int, groups: np.ndarray | None, seed: int) -> np.ndarray:
+    """(n,) whether a row is kept from all models: a few at random, or all rows of a few groups."""
+    unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    count = np.bincount(unit)
+    order = np.random.default_rng(seed).permutation(len(count))
+    few = np.cumsum(count[order]) <= min(MOST_SET_ASIDE, round(SET_ASIDE * n))
+    return np.isin(unit, order[few])
 
 
 def fit_warp(
     model: Model,
-    x: Tensor,
-    z: Tensor,
+    x: np.ndarray,
+    z: np.ndarray,
     means: Means,
-    fold: np.ndarray,
     schedule: Schedule,
     n_nodes: int,
     seed: int,
 ) -> Warp | None:
-    """From held-out rows of one target, a share of them where there are many; None where there are none.
-
-    `fold` (N,) is that of the denoisers, from `set_aside`.
-    """
+    """From held-out rows of one target, a share of them where there are many; None where there are none."""
     rng = np.random.default_rng(seed)
-    folds = [rng.permutation(np.flatnonzero(fold == m)) for m in range(means.n_members)]
+    folds = [rng.permutation(np.flatnonzero(means.fold == m)) for m in range(means.n_members)]
     n = min(MOST_WARPED // means.n_members, *map(len, folds))
     if n == 0:
         return None
     own = np.stack([each[:n] for each in folds])
-    aside = np.tile(np.flatnonzero((means.fold >= 0) & (fold < 0)), (means.n_members, 1))
-    scale, alone, together = float(model.scale[0]), model.latents_alone, model.latents_together
-
-    def read(how: Callable[..., np.ndarray], rows: np.ndarray, mean: np.ndarray, moves: np.ndarray | float):
-        """Latents of the rows around this mean (N, 1), their residuals moved."""
-        index, f = torch.from_numpy(rows).to(x.device), torch.from_numpy(mean).to(x)
-        r = (z[index] - f[index] + torch.as_tensor(moves).to(x)) / scale
-        return how(x[index], f[index], r, schedule, n_nodes)
-
-    moves = _centres_apart(means, own, rng)
-    centred, *moved = np.moveaxis(read(alone, own, means.f, np.insert(moves, 0, 0.0, axis=-1)), -1, 0)
-    wider = quantiles(ndtri(np.clip(ndtr(moved).mean(axis=0), 1e-12, 1.0 - 1e-12))) - quantiles(centred)
-    sizes = [_size(each) for each in read(alone, aside, means.f, 0.0)]
-    ratio = _size(read(together, aside[0], means.f, 0.0)) / np.mean(sizes)
-    q = quantiles(centred)
-    if means.n_repeats > 1:
-        single = np.mean([quantiles(read(alone, own, each, 0.0)) for each in means.by_repeat], axis=0)
-        q = around_many(q, single, means.n_repeats, means.n_repeats * means.n_members)
-    return Warp.through(ratio * q + wider, own.size)
+    q = quantiles(model.latents_alone(x[own], means.f[own], z[own], schedule, n_nodes))
+    if means.aside.any():
+        q *= _change(model, x[means.aside], z[means.aside], schedule, n_nodes)
+    return Warp.through(q, own.size)
 
 
-def around_many(q: np.ndarray, single: np.ndarray, n_repeats: int, n_models: int) -> np.ndarray:
-    """Quantiles around the mean of n_models, from those around the mean of n_repeats and around one.
-
-    >>> around_many(np.array([1.5]), np.array([2.0]), n_repeats=2, n_models=10)
-    array([1.1])
-    """
-    lost = (single - q) / (1.0 - 1.0 / n_repeats)
-    return q - lost * (1.0 / n_repeats - 1.0 / n_models)
-
-
-def _centres_apart(means: Means, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(M, n, M): for each of the rows (M, n), by how much the members' centres might be off."""
-    n_repeats, n_members = means.n_repeats, means.n_members
-    if n_repeats == 1:
-        return np.zeros((*rows.shape, n_members))
-    chance = rng.standard_normal((*rows.shape, n_members))
-    chance -= chance.mean(axis=-1, keepdims=True)
-    variance = means.by_repeat.var(axis=0, ddof=1)[rows] / n_repeats
-    return chance * np.sqrt(variance / max(1, n_members - 1))
+def _change(model: Model, x: np.ndarray, z: np.ndarray, schedule: Schedule, n_nodes: int) -> float:
+    """How much larger the latents of rows set aside are at predict than as held-out rows are read."""
+    by_fold = model.mean.predict(padded(x))[:, : len(x)]
+    rows, means, responses = (
+        np.repeat(a, model.n_members // len(a), axis=0) for a in (x[None], by_fold, z[None])
+    )
+    alone = model.latents_alone(rows, means, responses, schedule, n_nodes)
+    together = model.latents_together(x, z, schedule, n_nodes)
+    return _size(together) / max(_size(alone), 1e-12)
 
 
 def _size(z: np.ndarray) -> float:

@@ -128,6 +128,7 @@ def crossfit(
     cv: int | Any | Iterable[Split] = 5,
     repeats: int | str = "auto",
     groups: np.ndarray | None = None,
+    aside: np.ndarray | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -147,16 +148,23 @@ def crossfit(
         How often the folds are fitted; "auto" is 2, but 1 beyond 50,000 rows.
     groups
         Rows of one group stay in one fold.
+    aside
+        (N,) whether a row belongs to no fold and is kept from all models.
     progress
         Called with a learner's name and the share of it that is done.
     pool
         (predictions out of fold (L, N, K), z) -> weights (L, K); `blend` if not given.
     """
     x, z = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(z, np.float32)
+    use = np.arange(len(x)) if aside is None else np.flatnonzero(~aside)
     n_repeats = (2 if len(x) <= 50_000 else 1) if repeats == "auto" else int(repeats)
     cv = cv if isinstance(cv, int | np.integer) or hasattr(cv, "split") else list(cv)
-    chosen = _learners(learners, len(x))
-    folds = [_splits(x, z, cv, groups, seed_of(seed, repeat) % 2**32) for repeat in range(n_repeats)]
+    chosen = _learners(learners, len(use))
+    groups = None if groups is None else groups[use]
+    folds = [
+        [(use[train], use[test]) for train, test in _splits(x[use], z[use], cv, groups, fold_seed)]
+        for fold_seed in (seed_of(seed, repeat) % 2**32 for repeat in range(n_repeats))
+    ]
     splits = [split for repeat in folds for split in repeat]
     rows = [train for train, _ in splits]
     fitted, predicted = [], []

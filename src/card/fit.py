@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,8 @@ def folds_at_random(n: int, n_folds: int, seed: int) -> np.ndarray:
 
 def fit_cross_fitted(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fitting: Fitting) -> Model:
     """The default recipe, on one table."""
-    means = _cross_fitted_mean(x, z, codec, groups, fitting)
+    aside = _rows_set_aside(z, groups, fitting)
+    means = _cross_fitted_mean(x, z, codec, groups, aside, fitting)
     check_folds(means.fold, means.n_members)
     if fitting["denoiser"] == "table":
         rows = torch.from_numpy(np.flatnonzero(means.fold >= 0))[None]
@@ -99,7 +100,17 @@ def fit_cross_fitted(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fi
     return _unit_model(x, z, codec, means, fitting)
 
 
-def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fitting: Fitting) -> Means:
+def _rows_set_aside(z: np.ndarray, groups: Any, fitting: Fitting) -> np.ndarray:
+    """(N,) of a large table, and if folds are drawn here: who gives a splitter knows what may be mixed."""
+    warped = fitting["denoiser"] == "unit" and z.shape[1] == 1 and len(z) >= ENOUGH_TO_WARP
+    if not warped or not (fitting["cv"] is None or isinstance(fitting["cv"], int | np.integer)):
+        return np.zeros(len(z), bool)
+    return set_aside(len(z), None if groups is None else np.asarray(groups), seed_of(fitting.seed, 18))
+
+
+def _cross_fitted_mean(
+    x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, aside: np.ndarray, fitting: Fitting
+) -> Means:
     mean, n_targets = fitting["mean"], z.shape[1]
     fixed: Predictor | None = None
     if isinstance(mean, str) and mean == "zero":
@@ -107,7 +118,8 @@ def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, 
     elif not isinstance(mean, str) and is_fitted(mean):
         fixed = fit_regressor_mean(mean, x, z, codec.location, codec.scale)
     if fixed is not None:
-        return _fixed(fixed, x, fitting, groups)
+        means = _fixed(fixed, x, fitting, groups)
+        return replace(means, fold=np.where(aside, -1, means.fold), aside=aside)
     learners = mean if mean == "auto" or not isinstance(mean, str) else [Network()]
     fitted = crossfit(
         x,
@@ -116,11 +128,12 @@ def _cross_fitted_mean(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, 
         cv=fitting["cv"],
         repeats=1 if fitting["conformal"] == "cv+" else fitting["repeats"] or "auto",
         groups=None if groups is None else np.asarray(groups),
+        aside=aside,
         seed=fitting.seed,
         n_jobs=fitting["n_jobs"],
         progress=fitting.bars.shares(),
     )
-    return Means(fitted, fitted.by_repeat, fitted.fold, fitted.n_folds, fitted.spread)
+    return Means(fitted, fitted.by_repeat, fitted.fold, fitted.n_folds, fitted.spread, aside)
 
 
 def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting, groups: Any = None) -> Means:
@@ -133,7 +146,7 @@ def _fixed(predictor: Predictor, x: np.ndarray, fitting: Fitting, groups: Any = 
         groups = None if groups is None else np.asarray(groups)
         fold = folds_of(x, f, 5 if cv is None else cv, groups, fitting.seed)
         n_folds = int(fold.max()) + 1
-    return Means(predictor, f[None], fold, n_folds, np.zeros(f.shape[1]))
+    return Means(predictor, f[None], fold, n_folds, np.zeros(f.shape[1]), np.zeros(len(x), bool))
 
 
 def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fitting: Fitting) -> Model:
@@ -162,14 +175,12 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         patience=max(8 * every, epochs // 4),
         evaluate_every=every,
     )
-    warped = z.shape[1] == 1 and seen.sum() >= ENOUGH_TO_WARP
-    fold = set_aside(means.fold, seed_of(fitting.seed, 18)) if warped else means.fold
     rows, f, r = (_stacked([each], fitting) for each in (x, means.f, error / scale))
     denoiser, _ = fit_unit_denoiser(
         rows,
         f,
         r,
-        fold,
+        means.fold,
         means.n_members,
         seed_of(fitting.seed, 11),
         how,
@@ -191,17 +202,9 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         holds_mean=fitting["mean"] == "auto" and on_a_grid(z[seen], scale),
         fold=means.fold,
     )
-    if warped:
-        model.warp = fit_warp(
-            model,
-            rows,
-            _stacked([z], fitting),
-            means,
-            fold,
-            fitting.schedule,
-            fitting["n_nodes"],
-            seed_of(fitting.seed, 17),
-        )
+    if z.shape[1] == 1 and len(z) >= ENOUGH_TO_WARP:
+        seed = seed_of(fitting.seed, 17)
+        model.warp = fit_warp(model, x, z, means, fitting.schedule, fitting["n_nodes"], seed)
     return model
 
 

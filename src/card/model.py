@@ -145,20 +145,20 @@ class Model:
         return self._decoded(curve, centres)
 
     @torch.no_grad()
-    def latents_alone(self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int) -> np.ndarray:
-        """Where members place residuals r (M, n, m) of rows x (M, n, D), f (M, n, 1) of their own: alike."""
+    def latents_alone(
+        self, x: np.ndarray, f: np.ndarray, z: np.ndarray, schedule: Schedule, n_nodes: int
+    ) -> np.ndarray:
+        """Where each member alone places its responses z (M, n, 1) around f, of rows x (M, n, D): (M, n)."""
+        rows, means, r = (torch.from_numpy(a).float().to(self.device) for a in (x, f, (z - f) / self.scale))
         alone = replace(self, apart=1.0, warp=None)
-        curve = alone._residuals(self.denoiser.context(x, f), schedule, n_nodes)
-        return curve.at_own(r.double().cpu())[0].numpy()
+        curve = alone._residuals(self.denoiser.context(rows, means), schedule, n_nodes)
+        return curve.at_own(r.double().cpu())[0][..., 0].numpy()
 
     @torch.no_grad()
-    def latents_together(
-        self, x: Tensor, f: Tensor, r: Tensor, schedule: Schedule, n_nodes: int
-    ) -> np.ndarray:
-        """Where the mixture of members places residuals r (n, 1) of rows x (n, D), f (n, 1): (n,)."""
-        rows, means = (a.expand(self.n_members, -1, -1) for a in (x, f))
-        context = self.denoiser.context(rows, means)
-        cdf = replace(self, warp=None)._residuals(context, schedule, n_nodes).cdf(r.double().cpu())
+    def latents_together(self, x: np.ndarray, z: np.ndarray, schedule: Schedule, n_nodes: int) -> np.ndarray:
+        """Where the prediction, not warped, places responses z (n, 1) of rows x (n, D): (n,)."""
+        y = torch.from_numpy(self.codec.decode(z)).double()
+        cdf = replace(self, warp=None).curves(x, schedule, n_nodes).cdf(y)
         return torch.special.ndtri(cdf.clamp(1e-12, 1.0 - 1e-12)).flatten().numpy()
 
     def _residuals(self, context: Tensor, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
