@@ -287,6 +287,17 @@ def test_pairs_of_rows_may_come_from_a_generator():
     assert np.array_equal(one.predict(X), other.predict(X))
 
 
+def test_outside_the_data_the_epistemic_part_grows_and_stays_large():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (200, 3))
+    y = np.sin(3 * x[:, 0]) + 0.1 * rng.standard_normal(200)
+    model = CARDRegressor(random_state=0).fit(x, y)
+    ends = np.array([[far, 0, 0] for far in (2, -2, 10, -10, 1e3, -1e3)])
+    known, outside = (model.predict_distribution(each).decompose() for each in (x, ends))
+    assert np.sqrt(outside.epistemic).min() > 3 * np.sqrt(known.epistemic).mean()
+    assert np.abs(model.predict(ends)).max() < np.abs(y).max() + np.ptp(y)
+
+
 def test_between_clusters_of_rows_the_epistemic_part_grows():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-3, -1, 60), rng.uniform(1, 3, 60)])[:, None]

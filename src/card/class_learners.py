@@ -98,8 +98,8 @@ class ClassNetwork(Network):
         smooth = (1.0 - self.smoothing) * z + self.smoothing / z.shape[2]
         return -(smooth * functional.log_softmax(predicted, dim=2)).sum(2).mean(1)
 
-    def limits(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _no_limits(z)
+    def limits(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
+        return _no_limits(task.z)
 
 
 @dataclass(frozen=True)

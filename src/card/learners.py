@@ -110,7 +110,7 @@ class Linear:
         models = [self._fit(task.x[rows], task.z[rows]) for rows in task.rows]
         weight, bias = (np.stack(part).astype(np.float32) for part in zip(*models, strict=True))
         task.report(self.name, 1.0)
-        return FittedLinear(weight, bias, *_limits(task.z))
+        return FittedLinear(weight, bias, *_limits(task))
 
     def _fit(self, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x, z, n = x.astype(float), z.astype(float), len(x)
@@ -133,7 +133,7 @@ class Linear:
 class FittedLinear:
     weight: np.ndarray  # (J, D, K)
     bias: np.ndarray  # (J, K)
-    low: np.ndarray  # (K,)
+    low: np.ndarray  # (J, K), or (K,) for all alike
     high: np.ndarray
     name: str = "linear"
 
@@ -141,17 +141,28 @@ class FittedLinear:
         pick = slice(None) if members is None else list(members)
         # einsum's own loop, unlike a matrix product, rounds a row alike wherever it stands
         f = np.einsum("nd,jdk->jnk", x, self.weight[pick]) + self.bias[pick, None]
-        return np.clip(f, self.low, self.high)
+        return _held(f, self.low, self.high, pick)
 
     def store(self) -> Stored:
         arrays = {"weight": self.weight, "bias": self.bias, "low": self.low, "high": self.high}
         return Stored(self.name, "linear", arrays)
 
 
-def _limits(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The range of the responses and half as much on each side: no mean is expected beyond."""
-    low, high = z.min(axis=0), z.max(axis=0)
-    return low - (high - low) / 2, high + (high - low) / 2
+def _limits(task: Task) -> tuple[np.ndarray, np.ndarray]:
+    """For each model (J, K) the range of the responses it learns from, and half to all of it on each side.
+
+    No mean is expected beyond. Each model stops at a limit of its own: far from all data, where all have
+    reached theirs, they would agree otherwise, and seem to be sure.
+    """
+    low, high = (np.stack([pick(task.z[rows], axis=0) for rows in task.rows]) for pick in (np.min, np.max))
+    reach = np.linspace(0.5, 1.0, len(low), dtype=np.float32)[:, None] * (high - low)
+    return low - reach, high + reach
+
+
+def _held(f: np.ndarray, low: np.ndarray, high: np.ndarray, pick: Any = slice(None)) -> np.ndarray:
+    """Predictions (J, N, K) of the picked models, within limits (J, K), or (K,) for all alike."""
+    low, high = (each if each.ndim == 1 else each[pick, None] for each in (low, high))
+    return np.clip(f, low, high)
 
 
 # -------------------------------------------------------------------------------------- networks
@@ -201,15 +212,15 @@ class Network:
             task.report(self.name, done / steps)
 
         train(net, loss, rows, list(task.seeds), how, progress=progress)
-        return FittedNetwork(net.requires_grad_(False), view, *self.limits(task.z), self.name)
+        return FittedNetwork(net.requires_grad_(False), view, *self.limits(task), self.name)
 
     def error(self, predicted: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         """What each member (M,) is to make small, for predictions and responses (M, B, K)."""
         return (predicted - z).square().mean(dim=(1, 2))
 
-    def limits(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def limits(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
         """Between which predictions are held."""
-        return _limits(z)
+        return _limits(task)
 
 
 def _perceptron(sizes: Sequence[int], seeds: Sequence[int]) -> MLP:
@@ -272,7 +283,7 @@ def whitening_of(x: np.ndarray, smallest: float = 1e-4) -> Whitening:
 class FittedNetwork:
     net: MLP
     view: View
-    low: np.ndarray  # (K,)
+    low: np.ndarray  # (J, K), or (K,) for all alike
     high: np.ndarray
     name: str = "network"
 
@@ -283,7 +294,8 @@ class FittedNetwork:
             net(torch.from_numpy(self.view(x[i : i + chunk])).expand(n_members, -1, -1)).numpy()
             for i in range(0, max(len(x), 1), chunk)
         ]
-        return np.clip(np.concatenate(parts, axis=1), self.low, self.high)
+        pick = slice(None) if members is None else list(members)
+        return _held(np.concatenate(parts, axis=1), self.low, self.high, pick)
 
     def store(self) -> Stored:
         arrays = {f"net.{name}": value.numpy() for name, value in self.net.state_dict().items()}
