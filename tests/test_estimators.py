@@ -123,6 +123,15 @@ def test_every_sampler_serves_the_papers_network(paper, sampler):
     assert np.isfinite(other.predict(X)).all()
 
 
+def test_how_fine_the_flow_is_solved_may_be_said_after_the_fit(modern):
+    def quantiles(n_evaluations: int) -> np.ndarray:
+        other = pickle.loads(pickle.dumps(modern)).set_params(n_evaluations=n_evaluations)
+        return other.predict_quantiles(X)
+
+    off = [np.abs(quantiles(n) - quantiles(48)).mean() for n in (4, 12, 24)]
+    assert off[0] > 2 * off[1] > 4 * off[2] > 0
+
+
 @pytest.mark.parametrize(
     "switches", [{"prior": "zero"}, {"mean_input": False}, {"mean": "zero"}, {"schedule": "cosine"}]
 )

@@ -297,6 +297,14 @@ class CARDRegressor(RegressorMixin, Estimator):
 
     # ----------------------------------------------------------------- predict
 
+    @property
+    def schedule_(self) -> Schedule:
+        """Noise levels that a prediction walks through: the network's own, or as `n_evaluations` says."""
+        return self._schedule_of(self.model_)
+
+    def _schedule_of(self, model: Model) -> Schedule:
+        return getattr(model.denoiser, "schedule", None) or self._schedule()
+
     def predict_distribution(self, X: Any) -> Distribution:
         """The predicted distribution of each row: see `card.distribution.Distribution`."""
         return self._distribution(self._encode(X), self.n_draws, self.seed_)
@@ -347,7 +355,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         self, model: Model, x: np.ndarray, n_draws: int, seed: int, draw: Draw = draws_of_rows
     ) -> Distribution:
         if self.sampler == "flow" and model.n_targets == 1:
-            curve = model.curves(x, self.schedule_, self.n_nodes)
+            curve = model.curves(x, self._schedule_of(model), self.n_nodes)
             inner: Distribution = Curves(curve)
         else:
             inner = self._draws(model, x, n_draws, seed, draw)
@@ -355,7 +363,7 @@ class CARDRegressor(RegressorMixin, Estimator):
 
     def _draws(self, model: Model, x: np.ndarray, n_draws: int, seed: int, draw: Draw) -> Draws:
         name = "multistep" if self.sampler == "flow" else self.sampler
-        sampler = make_sampler(name, self.schedule_, self.n_evaluations)
+        sampler = make_sampler(name, self._schedule_of(model), self.n_evaluations)
         draws = draw(model, x, n_draws, sampler, seed)
         if self.sampler == "flow":
             return FlowDraws(draws, model, x)

@@ -98,7 +98,6 @@ def restore_regressor(estimator: Any, manifest: dict[str, Any], bundle: Bundle, 
     scores = bundle.get("conformal")
     estimator.conformal_ = [scores[str(k)] for k in range(len(scores))] or None
     estimator.model_ = _model(manifest["model"], bundle, torch_device(estimator.device))
-    estimator.schedule_ = getattr(estimator.model_.denoiser, "schedule", None) or estimator._schedule()
 
 
 def _model(state: dict[str, Any], bundle: Bundle, device: torch.device) -> Model:

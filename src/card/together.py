@@ -60,7 +60,7 @@ def fit_together(
         fitting = estimators[0]._fitting(jobs[0].seed, bars, checkpoint)
         models = _models(jobs, fitting)
     for estimator, job, model, y in zip(estimators, jobs, models, ys, strict=True):
-        _publish(estimator, job, model, fitting, y)
+        _publish(estimator, job, model, y)
     if checkpoint is not None:
         checkpoint.clear()
 
@@ -118,13 +118,12 @@ def _models(jobs: Sequence[Job], fitting: Fitting) -> list[Model]:
     return fit_plain(xs, zs, codecs, seeds, fitting)
 
 
-def _publish(estimator: Any, job: Job, model: Model, fitting: Fitting, y: Any) -> None:
+def _publish(estimator: Any, job: Job, model: Model, y: Any) -> None:
     """Learned attributes appear, all at once, after success."""
     estimator.features_ = job.features
     estimator.target_names_ = target_names(y)
     estimator.seed_ = job.seed
     estimator.squeeze_ = job.squeeze
-    estimator.schedule_ = getattr(model.denoiser, "schedule", None) or fitting.schedule
     estimator.conformal_ = estimator._calibrate(model, job) if estimator.conformal is not None else None
     estimator.n_rows_ = len(job.y)
     estimator.held_out_scores_ = estimator._held_out_scores(model, job)
