@@ -559,16 +559,27 @@ def test_splits_that_train_together_go_on_after_a_kill(tmp_path):
 
 
 def test_seconds_of_a_killed_fit_are_not_forgotten(tmp_path):
-    folder = tmp_path / "fit"
-    clock = Clock(folder)
-    assert clock.start() == 0.0
-    folder.mkdir()
-    (folder / "denoiser.safetensors").touch()
-    started = json.loads(clock.path.read_text())[1]
-    os.utime(folder / "denoiser.safetensors", (started + 100, started + 100))
-    assert clock.start() == pytest.approx(100, abs=0.01)
-    clock.stop()
-    assert not clock.path.exists()
+    """What counts is work, by this process or a killed one, and not waiting."""
+
+    def work(seconds: float) -> None:
+        start = score.processor_seconds()
+        while score.processor_seconds() < start + seconds:
+            sum(range(10_000))
+
+    clock = Clock(tmp_path / "fit", every=0.01)
+    with clock.running() as before:
+        assert before == 0.0
+        work(0.4)
+        time.sleep(0.3)
+    with clock.running() as before:
+        assert 0.3 < before < 0.6
+        work(0.4)
+        time.sleep(0.05)
+    with clock.running() as before:
+        assert 0.7 < before < 1.1
+    clock.forget()
+    with clock.running() as before:
+        assert before == 0.0
 
 
 def test_a_queue_tells_how_far_it_is_and_how_long_it_will_take(tmp_path):

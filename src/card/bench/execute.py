@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,17 +98,20 @@ def _fitted(units: Sequence[Unit], checkpoints: Path | None) -> tuple[list[Data]
 
 def _fit_anew(units: Sequence[Unit], data: Sequence[Data], checkpoints: Path | None) -> dict[Unit, Fitted]:
     method, estimators = find_method(units[0].method), [built(unit) for unit in units]
-    spent, folder = 0.0, None if checkpoints is None else checkpoints / digest(units)
-    if folder is not None and _keep_checkpoints(estimators, folder):
-        spent = Clock(folder).start()
-    with watching(units, estimators, checkpoints):
+    before, clock = 0.0, None
+    with ExitStack() as stack:
+        if checkpoints is not None and _keep_checkpoints(estimators, checkpoints / digest(units)):
+            clock = Clock(checkpoints / digest(units))
+            before = stack.enter_context(clock.running())
+        stack.enter_context(watching(units, estimators, checkpoints))
         _, seconds = score.timed(lambda: _fit(method, estimators, data))
-    share, together = (spent + seconds) / len(units), len(units)
+    share, together = (before + seconds) / len(units), len(units)
     fitted = {u: Fitted(e, share, together) for u, e in zip(units, estimators, strict=True)}
-    if checkpoints is not None and folder is not None:
+    if checkpoints is not None:
         for unit, one in fitted.items():
             Shelf(checkpoints).put(unit, one)
-        Clock(folder).stop()
+    if clock is not None:
+        clock.forget()
     return fitted
 
 

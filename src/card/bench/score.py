@@ -41,12 +41,12 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     Units run on one thread, several of them at once on a machine that others use too: its clock would tell
     as much of the company as of the method.
     """
-    start = _processor_seconds()
+    start = processor_seconds()
     result = function()
-    return result, _processor_seconds() - start
+    return result, processor_seconds() - start
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
     return sum(os.times()[:4])
 
 

@@ -3,7 +3,7 @@
 In the folder of checkpoints are, for the units of a task (several where they are fitted together):
 
     <task>/             the estimator's own checkpoint of the fit under way
-    <task>.clock        how long it has taken in processes that are no more
+    <task>.clock        how many processor seconds it has taken so far
     <unit>.card, .json  a fitted model, and how it was fitted, until its report is written
 
 A name is a digest of the units and of the library's version: what is found under it fits no others.
@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from card import persist
 from card.bench import environment
+from card.bench.score import processor_seconds
 from card.bench.spec import Unit
 from card.checkpoint import write_atomically
 
@@ -74,26 +76,30 @@ class Shelf:
             path.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
 class Clock:
-    """Seconds of a fit over all the processes that had a part in it, up to their last checkpoints."""
+    """Processor seconds of a fit over all the processes that had a part in it, written down as they pass."""
 
-    folder: Path
-    """Of the fit's own checkpoints."""
+    def __init__(self, folder: Path, every: float = 2.0) -> None:
+        """`folder` is that of the fit's own checkpoints."""
+        self.path, self.every = folder.with_suffix(".clock"), every
 
-    @property
-    def path(self) -> Path:
-        return self.folder.with_suffix(".clock")
+    @contextmanager
+    def running(self) -> Iterator[float]:
+        """Within, this process counts; given are the seconds of those before it."""
+        before = json.loads(self.path.read_text()) if self.path.exists() else 0.0
+        start, done = processor_seconds(), Event()
 
-    def start(self) -> float:
-        """Seconds spent before; from now on this process counts."""
-        spent = 0.0
-        if self.path.exists():
-            spent, started = json.loads(self.path.read_text())
-            last = max((file.stat().st_mtime for file in self.folder.glob("*")), default=started)
-            spent += max(0.0, last - started)
-        write_atomically(self.path, json.dumps([spent, time.time()]).encode())
-        return spent
+        def write() -> None:
+            while not done.wait(self.every):
+                write_atomically(self.path, json.dumps(before + processor_seconds() - start).encode())
 
-    def stop(self) -> None:
+        writer = Thread(target=write, daemon=True)
+        writer.start()
+        try:
+            yield before
+        finally:
+            done.set()
+            writer.join()
+
+    def forget(self) -> None:
         self.path.unlink(missing_ok=True)
