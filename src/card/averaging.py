@@ -26,7 +26,7 @@ from card.noise import Schedule
 from card.warp import Warp, quantiles
 
 ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
-SET_ASIDE, MOST_SET_ASIDE = 0.05, 500  # share and number of rows that no model of a warped table sees
+SET_ASIDE, MOST_SET_ASIDE = 0.02, 250  # share and number of rows that no model of a warped table sees
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
 
