@@ -331,17 +331,14 @@ def _table_models(
 
 def _dropout_means(means: Sequence[Means]) -> Callable[[Tensor, Sequence[Generator]], Tensor]:
     """f with its dropout on, member by member: the authors' variant."""
-    networks = []
-    for each in means:
-        if not isinstance(each.predictor, NetworkMean):
-            raise ValueError("noisy_mean=True wants mean='mlp': only a network has dropout to keep on.")
-        networks.append(each.predictor.network)
-
-    @torch.no_grad()
-    def again(x: Tensor, rngs: Sequence[Generator]) -> Tensor:
-        return torch.cat([net(x[m : m + 1], rngs[m : m + 1]) for m, net in enumerate(networks)])
-
-    return again
+    predictors = [each.predictor for each in means if isinstance(each.predictor, NetworkMean)]
+    if len(predictors) < len(means):
+        raise ValueError("noisy_mean=True wants mean='mlp': only a network has dropout to keep on.")
+    first, states = predictors[0], [each.network.state_dict() for each in predictors]
+    device = next(first.network.parameters()).device
+    together = NetworkMean(first.sizes, range(len(states)), first.dropout, device).network
+    together.load_state_dict({name: torch.cat([state[name] for state in states]) for name in states[0]})
+    return torch.no_grad()(together)
 
 
 def fit_unit_denoiser(
