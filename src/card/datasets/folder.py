@@ -68,11 +68,7 @@ def _is_image(path: Path) -> bool:
 def _read(reader: Any, file: Path, size: tuple[int, int] | None, mode: str) -> NDArray[np.uint8]:
     try:
         with reader.open(file) as opened:
-            if opened.mode.startswith(
-                "I;16"
-            ):  # two bytes a pixel, of which pillow would cut the upper ones off
-                opened = reader.fromarray((np.asarray(opened) // 257).astype(np.uint8))
-            image = opened.convert(mode)
+            image = _of_bytes(reader, opened).convert(mode)
     except (OSError, SyntaxError) as error:
         raise ValueError(f"{file} cannot be read as an image: {error}") from None
     if size is not None:
