@@ -28,7 +28,7 @@ from card.manners import CONSTRAINTS, Estimator, torch_device
 from card.mean import is_fitted
 from card.model import Model
 from card.noise import Schedule, even_log_snr
-from card.responses import honour
+from card.responses import honour, limits
 from card.sample import Sampler, make_sampler
 from card.together import MIN_ROWS, Job, fit_together
 from card.vector import FlowDraws, draws_of_rows
@@ -397,12 +397,3 @@ class CARDRegressor(RegressorMixin, Estimator):
         location = codec.decode(self.model_.mean.predict(x).mean(0))
         scale = self.model_.mean_scale * codec.scale
         return Gaussian(location[:, 0], scale[0]) if self.squeeze_ else Gaussian(location, scale)
-
-
-def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
-    """Bounds as numbers, infinite where there is none."""
-    try:
-        low, high = bounds if bounds is not None else (None, None)
-        return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
-    except (TypeError, ValueError):
-        raise ValueError(f"bounds must be (low, high), numbers or None, got {bounds!r}.") from None

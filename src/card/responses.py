@@ -8,6 +8,15 @@ from card.codec import Codec
 from card.distribution import Curves, Distribution, Draws, Variance, check_n_draws, columns
 
 
+def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
+    """Bounds as numbers, infinite where there is none."""
+    try:
+        low, high = bounds if bounds is not None else (None, None)
+        return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds must be (low, high), numbers or None, got {bounds!r}.") from None
+
+
 def honour(inner: Distribution, codec: Codec, low: float, high: float) -> Distribution:
     """`inner`, on the grid of the response and within its bounds."""
     bounded = np.isfinite(low) or np.isfinite(high)
