@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 
@@ -23,13 +23,13 @@ Tasks = Sequence[Sequence[Unit]]
 
 def run_away(backend: str, address: str | None, tasks: Tasks) -> Iterator[Outcome]:
     """The outcomes of tasks on the cluster at this address, as they come."""
-    for outcomes in _found(backend, address)[0](str(address), tasks):
+    for outcomes in _found(backend, address).run(str(address), tasks):
         yield from outcomes
 
 
 def n_workers(backend: str, address: str | None) -> int:
     """How many tasks the cluster at this address can work on at once."""
-    return max(1, _found(backend, address)[1](str(address)))
+    return max(1, _found(backend, address).n_workers(str(address)))
 
 
 def _found(backend: str, address: str | None) -> Cluster:
@@ -99,6 +99,11 @@ def _on_ray(address: str, tasks: Tasks) -> Iterator[list[Outcome]]:
                 yield from joblib.Parallel(batch_size=1)(joblib.delayed(_work)(task) for task in wave)
 
 
-Cluster = tuple[Callable[[str, Tasks], Iterator[list[Outcome]]], Callable[[str], int]]
-CLUSTERS: dict[str, Cluster] = {"dask": (_on_dask, _dask_workers), "ray": (_on_ray, _ray_workers)}
-"""How tasks are run on a cluster, and how many at once."""
+class Cluster(NamedTuple):
+    """How tasks are run at an address, and how many at once."""
+
+    run: Callable[[str, Tasks], Iterator[list[Outcome]]]
+    n_workers: Callable[[str], int]
+
+
+CLUSTERS = {"dask": Cluster(_on_dask, _dask_workers), "ray": Cluster(_on_ray, _ray_workers)}
