@@ -25,7 +25,7 @@ from card.model import Model, Predictor, padded
 from card.noise import Schedule
 from card.warp import Warp, quantiles
 
-ENOUGH_TO_WARP, MOST_WARPED = 2500, 10_000  # held-out rows that calibrate the flow
+LARGE, MOST_WARPED = 2500, 10_000  # rows of a table that is warped, and those that calibrate it at most
 SET_ASIDE, MOST_SET_ASIDE = 0.02, 250  # share and number of rows that no model of a warped table sees
 SMALLEST_SHARE = 0.25  # of the residuals' variance that is kept, however unstable the folds are
 
@@ -56,12 +56,17 @@ def shrinkage(means: Means, scale: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(1.0 - means.spread / means.n_repeats / scale**2, SMALLEST_SHARE))
 
 
+def is_large(n: int) -> bool:
+    """Whether a table of n rows is calibrated by those that are held out."""
+    return n >= LARGE
+
+
 def apart(means: Means, n: int) -> float:
     """What a denoiser keeps of its difference from the members' average.
 
     In small tables this is chance, and the doubt is told by the fold means, where there are any.
     """
-    told = isinstance(means.predictor, CrossFit) and n < ENOUGH_TO_WARP
+    told = isinstance(means.predictor, CrossFit) and not is_large(n)
     return 0.0 if told else 1.0 / math.sqrt(max(1, means.n_members - 1))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from card.averaging import ENOUGH_TO_WARP, Means, apart, fit_warp, set_aside, shrinkage
+from card.averaging import Means, apart, fit_warp, is_large, set_aside, shrinkage
 from card.checkpoint import Checkpoint, Stage
 from card.codec import Codec
 from card.crossfit import check_folds, crossfit, folds_of
@@ -102,7 +102,7 @@ def fit_cross_fitted(x: np.ndarray, z: np.ndarray, codec: Codec, groups: Any, fi
 
 def _rows_set_aside(z: np.ndarray, groups: Any, fitting: Fitting) -> np.ndarray:
     """(N,) of a large table, and if folds are drawn here: who gives a splitter knows what may be mixed."""
-    warped = fitting["denoiser"] == "unit" and z.shape[1] == 1 and len(z) >= ENOUGH_TO_WARP
+    warped = fitting["denoiser"] == "unit" and z.shape[1] == 1 and is_large(len(z))
     if not warped or not (fitting["cv"] is None or isinstance(fitting["cv"], int | np.integer)):
         return np.zeros(len(z), bool)
     return set_aside(len(z), None if groups is None else np.asarray(groups), seed_of(fitting.seed, 18))
@@ -198,11 +198,11 @@ def _unit_model(x: np.ndarray, z: np.ndarray, codec: Codec, means: Means, fittin
         True,
         means.n_members,
         fitting.device,
-        apart=apart(means, int(seen.sum())),
+        apart=apart(means, len(z)),
         holds_mean=fitting["mean"] == "auto" and on_a_grid(z[seen], scale),
         fold=means.fold,
     )
-    if z.shape[1] == 1 and len(z) >= ENOUGH_TO_WARP:
+    if z.shape[1] == 1 and is_large(len(z)):
         seed = seed_of(fitting.seed, 17)
         model.warp = fit_warp(model, x, z, means, fitting.schedule, fitting["n_nodes"], seed)
     return model
