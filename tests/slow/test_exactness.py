@@ -10,7 +10,16 @@ from card.datasets import make_toy
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["linear", "sinusoidal", "inverse_sinusoidal", "eight_gaussians", "full_circle"]
+    "name",
+    [
+        "linear",
+        "quadratic",
+        "log_log_linear",
+        "sinusoidal",
+        "inverse_sinusoidal",
+        "eight_gaussians",
+        "full_circle",
+    ],
 )
 def test_the_cdf_is_that_of_the_law(name):
     torch.set_num_threads(1)
