@@ -461,12 +461,13 @@ def test_boston_walks_the_papers_chain_and_the_rest_may_take_fewer_steps():
     chains = {"boston", "log_log_cubic", "inverse_sinusoidal"}
     assert {name for name, sampler in samplers.items() if sampler == "ancestral"} == chains
     rest = samplers.keys() - chains
-    assert {samplers[name] for name in rest} == {"multistep-sde"}
-    assert {settings[name]["n_evaluations"] for name in rest} == {50, 80}
+    assert {samplers[name] for name in rest} == {"short-chain"}
+    assert {settings[name]["n_evaluations"] for name in rest} == {64, 80}
     assert {built(unit).n_draws for unit in uci.units() if unit.dataset != "year"} == {1000}
     assert {name for unit in uci.units() if unit.dataset == "boston" for name, _ in unit.rescore} == {
+        "short-chain 80",
+        "short-chain 64",
         "multistep-sde 80",
-        "multistep-sde 50",
         "multistep 40",
     }
 

@@ -243,7 +243,7 @@ def test_the_gain_over_deferring_by_f_is_told(modern):
     assert gain.gain == pytest.approx(gain.f_aurc - gain.aurc)
 
 
-@pytest.mark.parametrize("sampler", ["ancestral", "ddim", "multistep", "multistep-sde"])
+@pytest.mark.parametrize("sampler", ["ancestral", "short-chain", "ddim", "multistep", "multistep-sde"])
 def test_every_sampler_serves_both_networks(clf, sampler):
     before = clf.sampler
     try:

@@ -117,7 +117,7 @@ def test_splits_fitted_together_equal_splits_fitted_alone():
         assert np.allclose(one.sample(x, 5, random_state=0), other.sample(x, 5, random_state=0), atol=2e-3)
 
 
-@pytest.mark.parametrize("sampler", ["ancestral", "ddim", "multistep", "multistep-sde"])
+@pytest.mark.parametrize("sampler", ["ancestral", "short-chain", "ddim", "multistep", "multistep-sde"])
 def test_every_sampler_serves_the_papers_network(paper, sampler):
     other = pickle.loads(pickle.dumps(paper)).set_params(sampler=sampler, n_evaluations=8)
     assert np.isfinite(other.predict(X)).all()

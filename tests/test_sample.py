@@ -82,6 +82,36 @@ def test_stochastic_multistep_draws_the_gaussian_too():
     assert float(draws.std()) == pytest.approx(STD, abs=0.012)
 
 
+def drawn_std(sampler, std: float) -> float:
+    rng = torch.Generator().manual_seed(3)
+
+    def normal():
+        return torch.randn(50_000, generator=rng)
+
+    return float(sampler(gaussian_denoiser(sampler.schedule, 0.0, std), normal(), normal).std())
+
+
+@pytest.mark.parametrize(("std", "narrower"), [(0.02, 0.82), (0.05, 0.925), (0.3, 0.985)])
+def test_the_short_chain_is_as_narrow_as_the_chain(std, narrower):
+    schedule = linear()
+    assert drawn_std(make_sampler("ancestral", schedule, 0), std) == pytest.approx(narrower * std, rel=0.012)
+    assert drawn_std(make_sampler("short-chain", schedule, 80), std) == pytest.approx(
+        narrower * std, rel=0.012
+    )
+
+
+def test_a_short_chain_of_as_many_evaluations_is_the_chain():
+    schedule = linear(50, 1e-4, 0.4)
+    assert make_sampler("short-chain", schedule, 50) == make_sampler("ancestral", schedule, 50)
+
+
+def test_a_short_chain_ends_with_the_chains_own_steps():
+    sampler = make_sampler("short-chain", linear(), 80)
+    assert sampler.nodes[0] == 1000
+    assert sampler.nodes[-51:] == tuple(range(50, -1, -1))
+    assert 75 <= sampler.n_evaluations <= 80
+
+
 def measured_order(make) -> float:
     """Slope of log error against log step; the end of the grid is fixed far below the scale."""
     errors = []

@@ -11,7 +11,7 @@ from torch import nn
 from card.class_networks import NAMES
 from card.views import AUGMENTS
 
-SAMPLERS = {"ancestral", "ddim", "multistep", "multistep-sde"}
+SAMPLERS = {"ancestral", "short-chain", "ddim", "multistep", "multistep-sde"}
 OF_CLASSES: dict[str, list[Any]] = {
     "mean": [
         StrOptions({"auto", "given", *NAMES}),

@@ -77,7 +77,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
     mean_hidden, mean_epochs, mean_batch_size, mean_lr, mean_weight_decay
         Of the network f.
     standardise_x : bool, default=True
-    sampler : {"ancestral", "ddim", "multistep", "multistep-sde"}, default="ancestral"
+    sampler : {"ancestral", "short-chain", "ddim", "multistep", "multistep-sde"}, default="ancestral"
     n_evaluations : int, default=4
         Noise levels of a draw (not for "ancestral" with the "table" denoiser, which takes n_steps).
     read_level, floor : float, default=5.0 and 0.05

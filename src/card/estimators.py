@@ -35,7 +35,7 @@ from card.vector import FlowDraws, draws_of_rows
 
 __all__ = ["CARDRegressor", "fit_together", "torch_device"]
 
-SAMPLERS = {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}
+SAMPLERS = {"flow", "ancestral", "short-chain", "ddim", "multistep", "multistep-sde"}
 Draw = Callable[[Model, np.ndarray, int, Sampler, int], np.ndarray]  # rows, how many, how, seed -> draws
 
 
@@ -82,7 +82,7 @@ class CARDRegressor(RegressorMixin, Estimator):
     mean_hidden, mean_dropout, mean_epochs, mean_patience
         The network of `mean="mlp"`.
     standardise_x, standardise_y : bool, default=True
-    sampler : {"flow", "ancestral", "ddim", "multistep", "multistep-sde"}, default="flow"
+    sampler : {"flow", "ancestral", "short-chain", "ddim", "multistep", "multistep-sde"}, default="flow"
         "flow" is exact and needs the "unit" denoiser; the others draw.
     n_evaluations : int, default=12
         Evaluations of the denoiser per latent or draw (not for "ancestral", which takes n_steps).

@@ -6,7 +6,8 @@ hands to the next is its memory. With a_0 = 1, s_0 = 0 the last step needs no sp
 
 `Ddim` holds Alg. 2 of the paper (eta = 1 on all nodes) and DDIM (eta = 0, any nodes).
 `Multistep` is second order in log-SNR (DPM-Solver++ 2M), as an ODE or an SDE: its grid is
-even in log-SNR, and about 16-24 evaluations replace a thousand.
+even in log-SNR, and about 16-24 evaluations replace a thousand. `ShortChain` is for those who want what
+the paper's chain draws, its errors included, for a twelfth of the cost.
 """
 
 from __future__ import annotations
@@ -43,6 +44,19 @@ def log_snr_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
     targets = torch.linspace(float(log_snr[-1]), float(log_snr[0]), n_evaluations, dtype=torch.float64)
     picks = (log_snr[None, :] - targets[:, None]).abs().argmin(dim=1) + 1
     return (*_falling(picks), 0)
+
+
+def last_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
+    """The last steps of the chain, five of eight evaluations, and before them nodes even in log-SNR."""
+    n_last = min(5 * n_evaluations // 8, schedule.n_steps - 1)
+    before = [k for k in log_snr_nodes(_from(schedule, n_last), n_evaluations - n_last) if k > 0]
+    return (*(k + n_last for k in before), *range(n_last, -1, -1))
+
+
+def _from(schedule: Schedule, k: int) -> Schedule:
+    """The schedule without its first k steps."""
+    alpha, sigma = (torch.cat([a[:1], a[k + 1 :]]) for a in (schedule.alpha, schedule.sigma))
+    return Schedule(alpha, sigma)
 
 
 def _falling(nodes: Tensor) -> list[int]:
@@ -127,19 +141,38 @@ class Multistep(Sampler):
         return (s_j / s_k) * shrink * r + a_j * kept * ahead + noise, (r0, h)
 
 
+@dataclass(frozen=True)
+class ShortChain(Multistep):
+    """The paper's chain for less: its own last steps, and second order over those before.
+
+    A step of the chain takes its estimate of r_0 for certain. Where steps are long in log-SNR, as the
+    last are, draws come out too narrow: by a twelfth for a residual of 0.05. The chain's step is that of
+    `Multistep` at first order.
+    """
+
+    stochastic: bool = True
+
+    def step(self, denoise, r, k, j, memory, normal):
+        return super().step(denoise, r, k, j, None if k - j == 1 else memory, normal)
+
+
 def ancestral(schedule: Schedule) -> Ddim:
     """The paper's sampler: every step of the chain, with fresh noise (Alg. 2)."""
     return Ddim(schedule, all_nodes(schedule), eta=1.0)
 
 
 def make_sampler(name: str, schedule: Schedule, n_evaluations: int) -> Sampler:
-    """`ancestral`, `ddim`, `multistep` or `multistep-sde` on a sensible grid."""
-    if name == "ancestral":
+    """`ancestral`, `short-chain`, `ddim`, `multistep` or `multistep-sde` on a sensible grid."""
+    if name == "ancestral" or (name == "short-chain" and n_evaluations >= schedule.n_steps):
         return ancestral(schedule)
+    if name == "short-chain":
+        return ShortChain(schedule, last_nodes(schedule, n_evaluations))
     if name == "ddim":
         return Ddim(schedule, even_nodes(schedule, n_evaluations), eta=0.0)
     if name == "multistep":
         return Multistep(schedule, log_snr_nodes(schedule, n_evaluations))
     if name == "multistep-sde":
         return Multistep(schedule, log_snr_nodes(schedule, n_evaluations), stochastic=True)
-    raise ValueError(f"sampler must be ancestral, ddim, multistep or multistep-sde, got {name!r}.")
+    raise ValueError(
+        f"sampler must be ancestral, short-chain, ddim, multistep or multistep-sde, got {name!r}."
+    )
