@@ -2,8 +2,8 @@
 
     python benchmarks/samplers.py          # or only a part: python benchmarks/samplers.py short, or classes
 
-First r_0 ~ N(0.7, 0.3^2) with the perfect denoiser, whose answer is known; then the network of the paper,
-trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too
+First r_0 ~ N(0.7, 0.3^2) with the perfect denoiser, whose answer is known; then smaller and larger
+residuals, for what the chain makes of them; then the network of the paper, trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too
 briefly, on the linear toy: how wide its draws are; then classifiers of noisy digits, by both recipes: whether
 100 draws by fewer steps say of each digit what 100 draws by a thousand steps say.
 """
@@ -47,6 +47,21 @@ def known_answer() -> None:
             sampler = make_sampler(name, schedule, n)
             draws = sampler(gaussian_denoiser(schedule, 0.7, 0.3), normal(), normal)
             print(f"| {name} | {sampler.n_evaluations} | {float(draws.std()):.3f} |")
+
+
+def small_residuals() -> None:
+    schedule = linear()
+    rng = torch.Generator().manual_seed(0)
+
+    def normal() -> torch.Tensor:
+        return torch.randn(200_000, generator=rng)
+
+    sizes = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
+    print("\n| sampler | evaluations |", " | ".join(map(str, sizes)), "|\n|---|---|---|---|---|---|---|---|")
+    for name, n in (("ancestral", 1000), ("short-chain", 80), ("short-chain", 64), ("multistep-sde", 80)):
+        sampler = make_sampler(name, schedule, n)
+        found = [sampler(gaussian_denoiser(schedule, 0.0, s), normal(), normal).std() / s for s in sizes]
+        print(f"| {name} | {n} |", " | ".join(f"{float(one):.3f}" for one in found), "|")
 
 
 def trained_network() -> None:
@@ -148,7 +163,13 @@ CHAIN_AND_OTHERS = {
     "unit": (CHAIN, CHAIN, ("ancestral", 4), ("ancestral", 20), ("multistep", 20), ("multistep-sde", 20)),
     "table": (CHAIN, CHAIN, ("ddim", 20), ("multistep", 20), ("multistep-sde", 40), ("multistep-sde", 80)),
 }
-PARTS = {"known": known_answer, "trained": trained_network, "short": short_training, "classes": classes}
+PARTS = {
+    "known": known_answer,
+    "small": small_residuals,
+    "trained": trained_network,
+    "short": short_training,
+    "classes": classes,
+}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
