@@ -3,9 +3,10 @@
     python benchmarks/samplers.py          # or only a part: python benchmarks/samplers.py short, or classes
 
 First r_0 ~ N(0.7, 0.3^2) with the perfect denoiser, whose answer is known; then smaller and larger
-residuals, for what the chain makes of them; then the network of the paper, trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too
-briefly, on the linear toy: how wide its draws are; then classifiers of noisy digits, by both recipes: whether
-100 draws by fewer steps say of each digit what 100 draws by a thousand steps say.
+residuals, for what the chain makes of them; then the network of the paper, trained for a minute on the
+inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too briefly, on the linear toy:
+how wide its draws are; then classifiers of noisy digits, by both recipes: whether 100 draws by fewer steps
+say of each digit what 100 draws by a thousand steps say.
 """
 
 from __future__ import annotations
