@@ -9,9 +9,9 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import nn
 
 from card.class_networks import NAMES
+from card.sample import SAMPLERS
 from card.views import AUGMENTS
 
-SAMPLERS = {"ancestral", "short-chain", "ddim", "multistep", "multistep-sde"}
 OF_CLASSES: dict[str, list[Any]] = {
     "mean": [
         StrOptions({"auto", "given", *NAMES}),
@@ -29,7 +29,7 @@ OF_CLASSES: dict[str, list[Any]] = {
     "mean_batch_size": [Interval(numbers.Integral, 2, None, closed="left"), None],
     "mean_lr": [Interval(numbers.Real, 0, None, closed="neither")],
     "mean_weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
-    "sampler": [StrOptions(SAMPLERS)],
+    "sampler": [StrOptions(set(SAMPLERS))],
     "read_level": [Interval(numbers.Real, 0, 10, closed="neither")],
     "floor": [Interval(numbers.Real, 0, None, closed="neither")],
     "tau": [Interval(numbers.Real, 0, None, closed="neither"), None],

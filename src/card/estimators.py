@@ -29,13 +29,12 @@ from card.mean import is_fitted
 from card.model import Model
 from card.noise import Schedule, even_log_snr
 from card.responses import honour, limits
-from card.sample import Sampler, make_sampler
+from card.sample import SAMPLERS, Sampler, make_sampler
 from card.together import MIN_ROWS, Job, fit_together
 from card.vector import FlowDraws, draws_of_rows
 
 __all__ = ["CARDRegressor", "fit_together", "torch_device"]
 
-SAMPLERS = {"flow", "ancestral", "short-chain", "ddim", "multistep", "multistep-sde"}
 Draw = Callable[[Model, np.ndarray, int, Sampler, int], np.ndarray]  # rows, how many, how, seed -> draws
 
 
@@ -135,7 +134,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         "mean_dropout": [Interval(numbers.Real, 0, 1, closed="left")],
         "mean_epochs": [Interval(numbers.Integral, 1, None, closed="left")],
         "mean_patience": [Interval(numbers.Integral, 1, None, closed="left"), None],
-        "sampler": [StrOptions(SAMPLERS)],
+        "sampler": [StrOptions({"flow", *SAMPLERS})],
         "n_nodes": [Interval(numbers.Integral, 4, None, closed="left")],
         "n_draws": [Interval(numbers.Integral, 1, None, closed="left")],
         "response": [StrOptions({"real", "count", "ordinal"})],

@@ -38,25 +38,19 @@ def even_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
     return (*_falling(picks), 0)
 
 
-def log_snr_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
-    """About n_evaluations nodes at equal distances in log-SNR, then 0."""
-    log_snr = schedule.log_snr[1:]
+def log_snr_nodes(schedule: Schedule, n_evaluations: int, lowest: int = 1) -> tuple[int, ...]:
+    """About n_evaluations nodes at equal distances in log-SNR, down to the lowest, then 0."""
+    log_snr = schedule.log_snr[lowest:]
     targets = torch.linspace(float(log_snr[-1]), float(log_snr[0]), n_evaluations, dtype=torch.float64)
-    picks = (log_snr[None, :] - targets[:, None]).abs().argmin(dim=1) + 1
+    picks = (log_snr[None, :] - targets[:, None]).abs().argmin(dim=1) + lowest
     return (*_falling(picks), 0)
 
 
 def last_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
     """The last steps of the chain, five of eight evaluations, and before them nodes even in log-SNR."""
     n_last = min(5 * n_evaluations // 8, schedule.n_steps - 1)
-    before = [k for k in log_snr_nodes(_from(schedule, n_last), n_evaluations - n_last) if k > 0]
-    return (*(k + n_last for k in before), *range(n_last, -1, -1))
-
-
-def _from(schedule: Schedule, k: int) -> Schedule:
-    """The schedule without its first k steps."""
-    alpha, sigma = (torch.cat([a[:1], a[k + 1 :]]) for a in (schedule.alpha, schedule.sigma))
-    return Schedule(alpha, sigma)
+    *before, _ = log_snr_nodes(schedule, n_evaluations - n_last, lowest=n_last + 1)
+    return (*before, *range(n_last, -1, -1))
 
 
 def _falling(nodes: Tensor) -> list[int]:
@@ -161,18 +155,24 @@ def ancestral(schedule: Schedule) -> Ddim:
     return Ddim(schedule, all_nodes(schedule), eta=1.0)
 
 
-def make_sampler(name: str, schedule: Schedule, n_evaluations: int) -> Sampler:
-    """`ancestral`, `short-chain`, `ddim`, `multistep` or `multistep-sde` on a sensible grid."""
-    if name == "ancestral" or (name == "short-chain" and n_evaluations >= schedule.n_steps):
+def short_chain(schedule: Schedule, n_evaluations: int) -> Sampler:
+    """The chain itself where it has no more steps than that."""
+    if n_evaluations >= schedule.n_steps:
         return ancestral(schedule)
-    if name == "short-chain":
-        return ShortChain(schedule, last_nodes(schedule, n_evaluations))
-    if name == "ddim":
-        return Ddim(schedule, even_nodes(schedule, n_evaluations), eta=0.0)
-    if name == "multistep":
-        return Multistep(schedule, log_snr_nodes(schedule, n_evaluations))
-    if name == "multistep-sde":
-        return Multistep(schedule, log_snr_nodes(schedule, n_evaluations), stochastic=True)
-    raise ValueError(
-        f"sampler must be ancestral, short-chain, ddim, multistep or multistep-sde, got {name!r}."
-    )
+    return ShortChain(schedule, last_nodes(schedule, n_evaluations))
+
+
+SAMPLERS: dict[str, Callable[[Schedule, int], Sampler]] = {
+    "ancestral": lambda schedule, _: ancestral(schedule),
+    "short-chain": short_chain,
+    "ddim": lambda schedule, n: Ddim(schedule, even_nodes(schedule, n), eta=0.0),
+    "multistep": lambda schedule, n: Multistep(schedule, log_snr_nodes(schedule, n)),
+    "multistep-sde": lambda schedule, n: Multistep(schedule, log_snr_nodes(schedule, n), stochastic=True),
+}
+
+
+def make_sampler(name: str, schedule: Schedule, n_evaluations: int) -> Sampler:
+    """One of `SAMPLERS`, on a sensible grid."""
+    if name not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}, got {name!r}.")
+    return SAMPLERS[name](schedule, n_evaluations)
