@@ -30,6 +30,7 @@ FLOORS = [
     {"model", "distribution"},
     {"averaging"},
     {"fit", "conformal", "responses", "vector", "reader", "held_out"},
+    {"magnitude"},
     {"together", "manners", "class_networks", "class_model"},
     {"base"},
     {"class_fit", "class_parameters"},

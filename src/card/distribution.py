@@ -4,19 +4,20 @@ Every `predict*` of the estimators starts from one of these. Arrays have rows fi
 or evaluation points, then targets (the last axis is dropped for a response given as one column).
 
 `Curves` holds exact distributions of one target (see `card.flow`), `Draws` what is known from draws,
-`Gaussian` a bell around a mean. For responses on a grid or within bounds see `card.responses`.
+`Gaussian` a bell around a mean. For responses that are positive, on a grid or bounded see `card.responses`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import logsumexp, ndtr, ndtri
+from torch import Tensor
 
 from card.flow import Curve
 
@@ -146,9 +147,16 @@ class Curves(Distribution):
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each member: (M, N) each."""
         if self._moments is None:
-            both = self._by_block(lambda curve: torch.stack(curve.moments()).permute(2, 0, 1))
-            self._moments = both[:, 0].T, both[:, 1].T
+            self._moments = self._pairs(Curve.moments)
         return self._moments
+
+    def exponential_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of exp(Y), for each member: (M, N) each."""
+        return self._pairs(Curve.exponential_moments)
+
+    def _pairs(self, function: Callable[[Curve], tuple[Tensor, Tensor]]) -> tuple[np.ndarray, np.ndarray]:
+        both = self._by_block(lambda curve: torch.stack(function(curve)).permute(2, 0, 1))
+        return both[:, 0].T, both[:, 1].T
 
     def mean(self):
         return self.moments()[0].mean(0)

@@ -202,6 +202,11 @@ def numbers(e: Encoder, column: Column) -> np.ndarray:
     return values
 
 
+def logarithms(e: Encoder, column: Column) -> np.ndarray:
+    """Of a column whose numbers were positive at fit; of others the least that float64 knows."""
+    return np.log(np.maximum(numbers(e, column), np.finfo(np.float64).tiny))
+
+
 def _parse_numbers(e: Encoder, values: np.ndarray) -> np.ndarray:
     """Cells as numbers, strings included: the cells of a file are text."""
     present = ~is_missing(values)

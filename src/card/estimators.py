@@ -28,7 +28,7 @@ from card.manners import CONSTRAINTS, Estimator, torch_device
 from card.mean import is_fitted
 from card.model import Model
 from card.noise import Schedule, even_log_snr
-from card.responses import honour, limits
+from card.responses import Positive, honour, limits
 from card.sample import SAMPLERS, Sampler, make_sampler
 from card.together import MIN_ROWS, Job, fit_together
 from card.vector import FlowDraws, draws_of_rows
@@ -89,8 +89,11 @@ class CARDRegressor(RegressorMixin, Estimator):
         Latents per row from which the flow is solved; more resolve finer detail.
     n_draws : int, default=1000
         Draws behind a predicted distribution where the sampler draws, or y has several targets.
-    response : {"real", "count", "ordinal"}, default="real"
-        "count" and "ordinal" give distributions on whole numbers and on the levels seen at fit.
+    response : {"auto", "real", "positive", "count", "ordinal"}, default="auto"
+        "positive" learns log y, with logarithms of positive columns beside them, and predicts numbers above
+        0; "count" and "ordinal" give distributions on whole numbers and on the levels seen at fit. "auto" is
+        "positive" for a response that goes over orders of magnitude, where this helps on held-out rows, with
+        mean="auto" and no bounds; "real" otherwise.
     bounds : (low, high) or None, default=None
         The response lies within; either may be None. The distribution is that given these bounds.
     conformal : {None, "split", "cv+"}, default=None
@@ -137,7 +140,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         "sampler": [StrOptions({"flow", *SAMPLERS})],
         "n_nodes": [Interval(numbers.Integral, 4, None, closed="left")],
         "n_draws": [Interval(numbers.Integral, 1, None, closed="left")],
-        "response": [StrOptions({"real", "count", "ordinal"})],
+        "response": [StrOptions({"auto", "real", "positive", "count", "ordinal"})],
         "conformal": [StrOptions({"split", "cv+"}), None],
     }
 
@@ -173,7 +176,7 @@ class CARDRegressor(RegressorMixin, Estimator):
         n_evaluations: int = 12,
         n_nodes: int = 12,
         n_draws: int = 1000,
-        response: str = "real",
+        response: str = "auto",
         bounds: tuple[float | None, float | None] | None = None,
         conformal: str | None = None,
         categorical_features: Any = "auto",
@@ -262,6 +265,11 @@ class CARDRegressor(RegressorMixin, Estimator):
             raise ValueError("prior='zero' needs denoiser='table'; with 'unit' say mean='zero' instead.")
         if not isinstance(self.mean, str) and is_fitted(self.mean):
             self._check_read_as_it_is()
+            if self.response == "positive":
+                raise ValueError(
+                    "response='positive' learns log y, but mean is fitted already and predicts y: say "
+                    "response='real', or give the mean unfitted."
+                )
         low, high = limits(self.bounds)
         if not low < high:
             raise ValueError(f"bounds must be (low, high) with low < high, got {self.bounds!r}.")
@@ -282,8 +290,8 @@ class CARDRegressor(RegressorMixin, Estimator):
             raise ValueError(f"y must have shape (n,) or (n, k), got {y.shape}.")
         if self.conformal is not None and y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(f"conformal intervals are for one target, but y has {y.shape[1]} columns.")
-        if self.response == "ordinal" and y.ndim == 2 and y.shape[1] > 1:
-            raise ValueError(f"response='ordinal' is for one target, but y has {y.shape[1]} columns.")
+        if self.response in ("positive", "ordinal") and y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(f"response={self.response!r} is for one target, but y has {y.shape[1]} columns.")
         low, high = limits(self.bounds)
         if y.min() < low or y.max() > high:
             raise ValueError(f"y goes from {y.min()} to {y.max()}, beyond bounds {self.bounds}: widen them.")
@@ -390,9 +398,15 @@ class CARDRegressor(RegressorMixin, Estimator):
         return draws[..., None] if self._one_column else draws
 
     def predict_mean_model(self, X: Any) -> Distribution:
-        """What f alone would say: a Gaussian around it with its (out-of-fold) error as scale."""
+        """What f alone would say: a Gaussian around it with its (out-of-fold) error as scale.
+
+        For responses that are learned as logarithms, a log-normal.
+        """
         x = self._encode(X)
         codec = self.model_.codec
         location = codec.decode(self.model_.mean.predict(x).mean(0))
         scale = self.model_.mean_scale * codec.scale
+        if codec.response == "positive":
+            found = Positive(Gaussian(location[:, 0], scale[0]))
+            return OneColumn(found) if self._one_column else found
         return Gaussian(location[:, 0], scale[0]) if self.squeeze_ else Gaussian(location, scale)

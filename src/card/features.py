@@ -16,6 +16,9 @@ columns of float32, according to its kind:
               and of the day where clock times occur. Text is a date if all of it is written as 2024-05-31, or
               in one other way that can be read in one order only, as 31.12.2024 or 12/31/2024
 
+Where that was asked for, numbers that are all positive and reach over a factor of 10 are followed, after all
+columns, by their logarithms, standardised alike: among these, power laws are straight lines.
+
 Values far outside what was seen stay tame: beyond 16 std the standardised value grows like a logarithm,
 so that 1e308 is a number to float32 and to a network. Values more than 10,000 interquartile ranges from the
 median are left out of mean and std. A column that never varied is zero for ever: what it could mean was
@@ -23,15 +26,17 @@ never seen.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from card.columns import Column, Table, is_table, read_table
-from card.encoding import Encoder, Kind, Scale, categories, dates, learn, numbers, standardise
+from card.encoding import Encoder, Kind, Scale, categories, dates, learn, logarithms, numbers, standardise
 
 __all__ = ["Features", "is_table"]
+
+WIDE = 10.0  # largest by smallest value of a column of which the logarithm tells more
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,8 @@ class Features:
         What was learned, a column of the table each.
     named : bool
         Whether the table at fit had column names (a frame) or only positions (an array).
+    logs : dict of int to Scale
+        The columns, by position, of which the logarithm is a column too.
 
     Examples
     --------
@@ -58,9 +65,15 @@ class Features:
 
     encoders: tuple[Encoder, ...]
     named: bool
+    logs: dict[int, Scale] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, X: Any, categorical: Literal["auto"] | Iterable[str | int] | None = "auto") -> "Features":
+    def fit(
+        cls,
+        X: Any,
+        categorical: Literal["auto"] | Iterable[str | int] | None = "auto",
+        with_logs: bool = False,
+    ) -> "Features":
         """Learn the encoding of a table.
 
         Parameters
@@ -69,15 +82,17 @@ class Features:
         categorical : "auto", None, or names or positions of columns
             Columns of numbers that are codes of categories. Columns of strings, and columns whose
             own type is categorical, are categories in any case.
+        with_logs : bool
+            Whether columns of positive numbers are followed by their logarithms.
         """
         table = read_table(X)
         _require_cells(table)
         declared = _declared(table.names, categorical)
-        encoders = (
+        encoders = tuple(
             learn(name, column, name in declared)
             for name, column in zip(table.names, table.columns, strict=True)
         )
-        return cls(tuple(encoders), table.named)
+        return cls(encoders, table.named, _logs(encoders, table) if with_logs else {})
 
     @property
     def columns(self) -> list[str]:
@@ -92,18 +107,20 @@ class Features:
     @property
     def names_out(self) -> list[str]:
         """Names of the encoded columns."""
-        return [name for e in self.encoders for name in e.names_out]
+        logs = [f"log of {self.encoders[i].name}" for i in self.logs]
+        return [*(name for e in self.encoders for name in e.names_out), *logs]
 
     @property
     def sources(self) -> np.ndarray:
         """For each encoded column, the position of the table's column it came from."""
-        return np.repeat(np.arange(len(self.encoders)), [len(e.names_out) for e in self.encoders])
+        own = np.repeat(np.arange(len(self.encoders)), [len(e.names_out) for e in self.encoders])
+        return np.append(own, np.fromiter(self.logs, int))
 
     def transform(self, X: Any) -> np.ndarray:
         """Encode a table: (N, D) float32 without gaps, a row depending on no other row."""
         table = self._match(read_table(X))
         slots = np.cumsum([0, *(len(e.names_out) for e in self.encoders)])
-        out = np.zeros((table.n_rows, slots[-1]), dtype=np.float32)
+        out = np.zeros((table.n_rows, slots[-1] + len(self.logs)), dtype=np.float32)
         plain, values = [], []
         for e, column, slot in zip(self.encoders, table.columns, slots, strict=False):
             if e.kind in ("number", "boolean"):
@@ -120,6 +137,9 @@ class Features:
         if plain:
             scales, where = zip(*plain, strict=True)
             out[:, list(where)] = standardise(np.stack(values, axis=1), scales)
+        for j, (i, scale) in enumerate(self.logs.items()):
+            log = logarithms(self.encoders[i], table.columns[i])
+            out[:, slots[-1] + j] = standardise(log[:, None], [scale])[:, 0]
         return out
 
     def _match(self, table: Table) -> Table:
@@ -142,7 +162,10 @@ class Features:
             del item["scale"]
             columns.append({k: v for k, v in item.items() if v not in (False, (), "")})
         scales = np.array([tuple(asdict(e.scale).values()) for e in self.encoders])
-        return {"named": self.named, "columns": columns}, {"scales": scales}
+        arrays = {"scales": scales}
+        if self.logs:
+            arrays["logs"] = np.array([(i, *asdict(scale).values()) for i, scale in self.logs.items()])
+        return {"named": self.named, "columns": columns}, arrays
 
     @classmethod
     def from_state(cls, state: dict, arrays: dict[str, np.ndarray]) -> "Features":
@@ -151,7 +174,19 @@ class Features:
         for item, scale in zip(state["columns"], arrays["scales"], strict=True):
             lists = {k: tuple(item[k]) for k in ("levels", "counts") if k in item}
             encoders.append(Encoder(**{**item, **lists}, scale=Scale(*map(float, scale))))
-        return cls(tuple(encoders), bool(state["named"]))
+        logs = {int(i): Scale(*map(float, scale)) for i, *scale in arrays.get("logs", ())}
+        return cls(tuple(encoders), bool(state["named"]), logs)
+
+
+def _logs(encoders: tuple[Encoder, ...], table: Table) -> dict[int, Scale]:
+    """Scales of the logarithms of columns of positive numbers, by position."""
+    found = {}
+    for i, (e, column) in enumerate(zip(encoders, table.columns, strict=True)):
+        v = numbers(e, column) if e.kind == "number" else np.zeros(0)
+        v = v[~np.isnan(v)]
+        if len(v) and v.min() > 0 and v.max() / WIDE > v.min():
+            found[i] = Scale.fit(logarithms(e, column))
+    return found
 
 
 def _declared(names: list[str], categorical: Any) -> set[str]:

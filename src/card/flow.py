@@ -33,6 +33,7 @@ from card.sample import Denoise, Multistep, Sampler, all_nodes
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 FLOW_RANGE = (0.01, 30.0)  # noise-to-signal ratios that the flow walks through
+REACH = 1.0  # of the tails, in latents, for the mean of an exponential
 TAIL = 1.0  # how fast the tails leave the Gaussian's: z(y) grows like a logarithm of base exp(TAIL)
 
 
@@ -194,8 +195,17 @@ class Curve:
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of each member's distribution: (M, N) each."""
         y, mass, _ = self._quadrature()
-        mean = (mass * y).sum(-1)
-        return mean, (mass * (y - mean[..., None]).square()).sum(-1)
+        return _moments(y, mass)
+
+    def exponential_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of exp(y): (M, N) each.
+
+        Tails are made heavy, and the exponential of a heavy tail has no mean: y stops where z(y) is `REACH`
+        beyond the outer nodes.
+        """
+        y, mass, _ = self._quadrature()
+        ends = self.knots((REACH,))
+        return _moments(torch.exp(y.clamp(ends[..., :1], ends[..., -1:])), mass)
 
     def with_mean(self, mean: Tensor, n_steps: int = 4) -> Curve:
         """The distributions Phi(z(y) + d), each row's d such that the mean of the mixture is `mean` (N,).
@@ -227,6 +237,11 @@ class Curve:
         flat = Curve(self.y.flatten(0, 1)[None], z, self.dz.flatten(0, 1)[None])
         z, slope = flat.at(y.flatten(0, 1))
         return z.view(y.shape), slope.view(y.shape)
+
+
+def _moments(y: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
+    mean = (mass * y).sum(-1)
+    return mean, (mass * (y - mean[..., None]).square()).sum(-1)
 
 
 def _spread(y: Tensor) -> Tensor:

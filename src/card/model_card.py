@@ -60,7 +60,8 @@ def _response(estimator: Any) -> str:
     names = getattr(estimator, "target_names_", None) or [f"y{k}" for k in range(len(codec.location))]
     for name, location, scale in zip(names, codec.location, codec.scale, strict=True):
         lines.append(f"| {_cell(str(name))} | {float(location):.6g} | {float(scale):.6g} |")
-    return "\n".join([*lines, "", f"Kind of response: {codec.response}."])
+    logs = ", learned as its logarithm, whose mean and std these are" if codec.response == "positive" else ""
+    return "\n".join([*lines, "", f"Kind of response: {codec.response}{logs}."])
 
 
 def _columns(estimator: Any) -> str:

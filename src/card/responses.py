@@ -1,11 +1,15 @@
-"""Responses that are whole numbers, ordinal levels or bounded: another distribution, made to honour it."""
+"""Responses that are positive, whole numbers, ordinal levels or bounded: distributions that honour it."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
 
 import numpy as np
 
 from card.codec import Codec
 from card.distribution import Curves, Distribution, Draws, Variance, check_n_draws, columns
+
+LARGEST_LOG = 709.0  # of a float64
 
 
 def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, float]:
@@ -18,16 +22,21 @@ def limits(bounds: tuple[float | None, float | None] | None) -> tuple[float, flo
 
 
 def honour(inner: Distribution, codec: Codec, low: float, high: float) -> Distribution:
-    """`inner`, on the grid of the response and within its bounds."""
+    """`inner`, in the values of the response and within its bounds."""
     bounded = np.isfinite(low) or np.isfinite(high)
     if codec.response == "real" and not bounded:
         return inner
     if isinstance(inner, Draws):
-        draws = inner.draws if codec.response == "real" else OnGrid(inner, codec.levels)._rounded(inner.draws)
+        draws = inner.draws if codec.response == "real" else mapped(inner, codec)._values(inner.draws)
         return Draws(draws_within(draws, low, high), inner.squeeze, inner.n_members)
     if codec.response != "real":
-        inner = OnGrid(inner, codec.levels)
+        inner = mapped(inner, codec)
     return Within(inner, low, high) if bounded else inner
+
+
+def mapped(inner: Distribution, codec: Codec) -> Mapped:
+    """From the line that a response was learned on, not `real`, to its values."""
+    return Positive(inner) if codec.response == "positive" else OnGrid(inner, codec.levels)
 
 
 class Wrapped(Distribution):
@@ -97,7 +106,65 @@ class Within(Wrapped):
         return out.reshape(shape)
 
 
-class OnGrid(Wrapped):
+class Mapped(Wrapped):
+    """What a function that never falls makes of the values of another distribution."""
+
+    @abstractmethod
+    def _values(self, inner: np.ndarray) -> np.ndarray:
+        """The function."""
+
+    def _quantiles(self, q):
+        return self._values(self.inner._quantiles(q))
+
+    def quantiles_by_row(self, levels: np.ndarray) -> np.ndarray:
+        """Quantiles at levels of each row's own: (N, m) -> (N, m)."""
+        return self._values(_row_quantiles(self.inner, levels))
+
+    def sample(self, n_draws, random_state=None):
+        return self._values(self.inner.sample(n_draws, random_state))
+
+
+class Positive(Mapped):
+    """The response whose logarithm has the inner distribution."""
+
+    def __init__(self, inner: Distribution) -> None:
+        self.inner, self.support = inner, (0.0, np.inf)
+
+    def __getitem__(self, rows) -> Positive:
+        return Positive(self.inner[rows])
+
+    def _values(self, inner):
+        return np.exp(np.minimum(inner, LARGEST_LOG))
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each member: (M, N) each."""
+        if isinstance(self.inner, Curves):
+            return self.inner.exponential_moments()
+        grid = self._grid()
+        return grid.mean(1)[None], grid.var(1)[None]
+
+    def mean(self):
+        return self._moments()[0].mean(0)
+
+    def decompose(self):
+        mean, variance = self._moments()
+        return Variance(variance.mean(0), mean.var(0))
+
+    def cdf(self, y):
+        log, never = self._logarithms(y)
+        return np.where(never, 0.0, self.inner.cdf(log))
+
+    def logpdf(self, y):
+        log, never = self._logarithms(y)
+        return np.where(never, -np.inf, self.inner.logpdf(log) - log)
+
+    def _logarithms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log y, and whether y is none of the values."""
+        y = np.asarray(y, dtype=np.float64)
+        return np.log(np.where(y <= 0, 1.0, y)), y <= 0
+
+
+class OnGrid(Mapped):
     """Whole numbers (levels None) or ordinal levels: cell k holds the inner mass of (k - 1/2, k + 1/2)."""
 
     def __init__(self, inner: Distribution, levels: np.ndarray | None = None) -> None:
@@ -122,18 +189,8 @@ class OnGrid(Wrapped):
             return np.floor(y)
         return np.searchsorted(self.levels, y, side="right") - 1.0
 
-    def _rounded(self, values: np.ndarray) -> np.ndarray:
-        return self._value(np.ceil(values - 0.5))
-
-    def _quantiles(self, q):
-        return self._rounded(self.inner._quantiles(q))
-
-    def quantiles_by_row(self, levels: np.ndarray) -> np.ndarray:
-        """Quantiles at levels of each row's own: (N, m) -> (N, m)."""
-        return self._rounded(_row_quantiles(self.inner, levels))
-
-    def sample(self, n_draws, random_state=None):
-        return self._rounded(self.inner.sample(n_draws, random_state))
+    def _values(self, inner):
+        return self._value(np.ceil(inner - 0.5))
 
     def cdf(self, y):
         values, shape = columns(y, len(self))
@@ -158,7 +215,7 @@ class OnGrid(Wrapped):
 def _row_quantiles(inner: Distribution, levels: np.ndarray) -> np.ndarray:
     """Quantiles at levels of each row's own (N, m)."""
     levels = np.clip(levels, 1e-12, 1 - 1e-12)
-    if isinstance(inner, Curves | OnGrid):
+    if isinstance(inner, Curves | Mapped):
         return inner.quantiles_by_row(levels)
     return np.stack([inner[i : i + 1]._quantiles(levels[i])[0] for i in range(len(inner))])
 

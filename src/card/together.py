@@ -17,6 +17,7 @@ from card.checkpoint import Checkpoint, fingerprint
 from card.codec import Codec, fit_codec
 from card.features import Features
 from card.fit import Fitting, fit_cross_fitted, fit_plain
+from card.magnitude import goes_over_orders, prefers_logarithm
 from card.model import Model
 from card.progress import Bars
 from card.train import seed_of
@@ -75,11 +76,31 @@ def _job(estimator: Any, X: Any, y: Any, groups: Any) -> Job:
         held_out = _safe_indexing(X, leave), y[leave]
         X, y = _safe_indexing(X, stay), y[stay]
         groups = None if groups is None else np.asarray(groups)[stay]
-    features = Features.fit(X, estimator.categorical_features) if estimator.standardise_x else None
-    x = features.transform(X) if features is not None else np.asarray(X, np.float32)
-    codec = fit_codec(y, estimator.response, estimator.standardise_y)
+    response = _response(estimator, X, y, groups, seed)
+    features, x = _encoded(estimator, X, with_logs=response == "positive")
+    codec = fit_codec(y, response, estimator.standardise_y)
     z = codec.encode(y, np.random.default_rng(seed))
     return Job(X, y, groups, squeeze, seed, features, codec, x, z, held_out)
+
+
+def _encoded(estimator: Any, X: Any, with_logs: bool) -> tuple[Features | None, np.ndarray]:
+    if not estimator.standardise_x:
+        return None, np.asarray(X, np.float32)
+    features = Features.fit(X, estimator.categorical_features, with_logs)
+    return features, features.transform(X)
+
+
+def _response(estimator: Any, X: Any, y: np.ndarray, groups: Any, seed: int) -> str:
+    """What a response is said to be or, where that is left to the data and the built-in f, what it shows."""
+    if estimator.response != "auto":
+        return estimator.response
+    free = estimator.mean == "auto" and estimator.bounds is None
+    if not free or not goes_over_orders(y):
+        return "real"
+    groups = None if groups is None else np.asarray(groups)
+    plain, with_logs = (_encoded(estimator, X, logs)[1] for logs in (False, True))
+    better = prefers_logarithm(plain, with_logs, y, groups, seed_of(seed, 19))
+    return "positive" if better else "real"
 
 
 def _hold_out(n: int, groups: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:

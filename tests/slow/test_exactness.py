@@ -15,6 +15,7 @@ from card.datasets import make_toy
         "linear",
         "quadratic",
         "log_log_linear",
+        "log_log_cubic",
         "sinusoidal",
         "inverse_sinusoidal",
         "eight_gaussians",
