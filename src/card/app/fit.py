@@ -64,10 +64,7 @@ def fit(options: FitOptions, terminal: Terminal) -> None:
     estimator.fit(X, y, groups) if groups is not None else estimator.fit(X, y)
     estimator.target_names_ = list(options.target)
     if task == "regression" and estimator.response == "auto" and estimator.model_.codec.response != "real":
-        terminal.note(
-            f"{options.target[0]!r} goes over orders of magnitude and is learned as its logarithm; "
-            "--set response=real does without"
-        )
+        why += ", over orders of magnitude, learned as their logarithm"
     with atomic(options.out, options.force) as part:
         estimator.save(part)
     seconds = time.perf_counter() - start
