@@ -85,6 +85,19 @@ def test_predictions_do_not_depend_on_the_other_rows_or_their_order(modern, pape
     assert np.allclose(paper.predict(X[5:6]), paper.predict(X)[5:6], atol=1e-5)
 
 
+def test_a_row_does_not_feel_that_others_have_several_modes():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=(600, 1))
+    side = np.where(rng.random(600) < 0.5, 1.0, -1.0)
+    y = np.where(x[:, 0] > 0, 2 * side, 0.0) + 0.1 * rng.normal(size=600)
+    model = CARDRegressor(mean="zero", cv=2, epochs=150, random_state=0).fit(x, y)
+    new = np.linspace(-0.9, 0.9, 40)[:, None]
+    curves = model.model_.curves(model._encode(new), model.schedule_, model.n_nodes)
+    assert curves.y.shape[-1] > model.n_nodes  # some are solved on a finer grid
+    alone = np.concatenate([model.predict_quantiles(row[None], [0.05, 0.5, 0.95]) for row in new])
+    assert np.allclose(model.predict_quantiles(new, [0.05, 0.5, 0.95]), alone, rtol=0, atol=1e-5)
+
+
 def test_draws_do_not_depend_on_what_else_is_drawn(reg, monkeypatch):
     whole = reg.sample(X, 9, random_state=3)
     assert np.allclose(reg.sample(X[:13], 9, random_state=3), whole[:, :13], atol=1e-5)

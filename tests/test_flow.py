@@ -171,3 +171,11 @@ def test_rows_of_a_mixture_with_means_of_their_own_stay_distributions():
     q = np.linspace(0.01, 0.99, 99)
     assert np.abs(curves.cdf(curves.quantile(q)) - q).max() < 1e-8
     assert np.abs(curves[3:5].quantile(q) - curves.quantile(q)[3:5]).max() == 0
+
+
+def test_the_same_curve_in_more_pieces_is_the_same_curve():
+    curve = wild_curve()
+    denser = curve.denser(4)
+    y = torch.linspace(-4, 30, 101, dtype=torch.float64).expand(len(curve), -1)
+    for ours, theirs in zip(denser.at(y), curve.at(y), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)

@@ -88,7 +88,7 @@ def ode(schedule: Schedule) -> Multistep:
 class Curve:
     """Monotone curves z(y), one per member and row: values, latents and slopes at Q nodes.
 
-    All float64: y and dz (M, N, Q); z (Q,), or (N, Q) where rows have latents of their own.
+    All float64: y and dz (M, N, Q); z (Q,), or (N, Q) or (M, N, Q) where latents differ.
     """
 
     y: Tensor
@@ -115,8 +115,21 @@ class Curve:
         return self.y.shape[1]
 
     def rows(self, index) -> Curve:
-        z = self.z if self.z.dim() == 1 else self.z[index]
+        z = self.z if self.z.dim() == 1 else self.z[..., index, :]
         return Curve(self.y[:, index], z, self.dz[:, index])
+
+    def denser(self, times: int) -> Curve:
+        """The same curves in `times` as many pieces: a part of a cubic is that cubic."""
+        share = torch.arange(times, dtype=torch.float64).to(self.y) / times
+        inside = self.y[..., :-1, None] + torch.diff(self.y)[..., None] * share
+        y = torch.cat([inside.flatten(2), self.y[..., -1:]], dim=-1)
+        return Curve(y, *self.at_own(y))
+
+    def with_rows(self, index: Tensor, other: Curve) -> Curve:
+        """These curves, but for some rows, whose are the other's."""
+        y, z, dz = self.y.clone(), self.z.expand(self.y.shape).clone(), self.dz.clone()
+        y[:, index], z[:, index], dz[:, index] = other.y, other.z.expand(other.y.shape), other.dz
+        return Curve(y, z, dz)
 
     def at(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """z and dz/dy at values y (N, m): each (M, N, m)."""
@@ -249,9 +262,10 @@ def _spread(y: Tensor) -> Tensor:
     return (y[..., -1:] - y[..., :1]).abs().clamp_min(1e-9 * y.abs().amax(-1, keepdim=True) + 1e-300)
 
 
-def is_coarse(y: Tensor, z: Tensor, dy: Tensor, factor: float = 3.0) -> Tensor:
-    """Rows (N,) of which a curve, of any member, bends more between two nodes than a cubic can follow."""
+def bends(y: Tensor, z: Tensor, dy: Tensor, factor: float = 3.0) -> Tensor:
+    """Pieces between nodes (N, Q - 1) on which a curve, of any member, bends more than a cubic can follow."""
     step = torch.diff(y, dim=-1) / torch.diff(z).to(y)
     end = torch.minimum(dy[..., 1:], dy[..., :-1])
-    inner = slice(1, -1)  # the outermost pieces hold little mass
-    return (step > factor * end)[..., inner].any(-1).any(0)
+    bent = (step > factor * end).any(0)
+    bent[:, [0, -1]] = False  # the outermost pieces hold little mass
+    return bent

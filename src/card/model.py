@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 
 from card.codec import Codec
 from card.denoise import Denoiser, UnitDenoiser
-from card.flow import FLOW_RANGE, Curve, is_coarse, latents, log_density, ode, solve
+from card.flow import FLOW_RANGE, Curve, bends, latents, log_density, ode, solve
 from card.nn import generators, member
 from card.noise import Schedule, even_log_snr
 from card.sample import Normal, Sampler
@@ -135,8 +135,8 @@ class Model:
     def curves(self, x: np.ndarray, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
         """The exact distributions of one target, by the probability-flow ODE.
 
-        Rows that `n_nodes` latents do not resolve are solved again from `refine` times as many, in twice
-        as many steps.
+        Where `n_nodes` latents do not resolve a row, those between two of them that lie far apart are solved
+        `refine` times as densely, in twice as many steps.
         """
         f, centres = self.centres(x)
         curve = self._residuals(self.context(x, f), schedule, n_nodes, refine)
@@ -164,15 +164,18 @@ class Model:
     def _residuals(self, context: Tensor, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
         """The distributions of the residuals of rows of this context."""
         coarse, fine = latents(n_nodes), latents(refine * (n_nodes - 1) + 1)
-        y, dy = self._solve(context, schedule, coarse)
-        hard = is_coarse(y, coarse, dy)
+        every = torch.ones(context.shape[1], n_nodes, dtype=torch.bool)
+        y, dy = (each.view(-1, *every.shape) for each in self._solve(context, schedule, every, coarse))
+        curve, bent = self._curve(y, coarse, dy), bends(y, coarse, dy)
+        hard = bent.any(1)
         if not bool(hard.any()):
-            return self._curve(y, coarse, dy)
-        y, dy = _resample(y, dy, coarse, fine)
+            return curve
+        y, dy = _resample(y[:, hard], dy[:, hard], coarse, fine)
         ratio = schedule.sigma / schedule.alpha
         finer = even_log_snr(2 * schedule.n_steps, float(ratio[1]), float(ratio[-1]))
-        y[:, hard], dy[:, hard] = self._solve(context[:, hard.to(context.device)], finer, fine)
-        return self._curve(y, fine, dy)
+        wanted = _nodes_of(bent[hard], refine)
+        y[:, wanted], dy[:, wanted] = self._solve(context[:, hard.to(context.device)], finer, wanted, fine)
+        return curve.denser(refine).with_rows(hard, self._curve(y, fine, dy))
 
     def _curve(self, y: Tensor, z: Tensor, dy: Tensor) -> Curve:
         if self.warp is None:
@@ -180,28 +183,28 @@ class Model:
         g, slope = (torch.from_numpy(a) for a in self.warp(z.numpy()))
         return Curve.through(y, g, dy / slope)
 
-    def _solve(self, context: Tensor, schedule: Schedule, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends of the flow and tangents, (M, N, Q) each."""
+    def _solve(self, context: Tensor, schedule: Schedule, wanted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends of the flow and tangents, (M, L) each, for the L wanted of all rows and latents z: (N, Q)."""
         assert isinstance(self.denoiser, UnitDenoiser)
-        sampler, n_nodes = ode(schedule), len(z)
-        n_members, n_rows, width = context.shape
-        ends = torch.empty(2, n_members, n_rows, n_nodes)
-        top = schedule.n_steps
-        latent = z.float().to(self.device).repeat(n_members, 1)
-        for block in _blocks(n_rows, max(1, 2 * TILE // (n_nodes * n_members))):
-            part = context[:, block]
-            n = part.shape[1]
-            enough = part[:, torch.arange(max(n, FEWEST), device=self.device) % n]
-            mean = self.denoiser.at(enough, schedule)(enough.new_zeros(*enough.shape[:2], 1), top)[:, :n]
-            mean = torch.lerp(mean.mean(0, keepdim=True), mean, self.apart)
-            start = latent[:, None, :] + float(schedule.alpha[top]) * mean  # the prior, centred where r_0 is
-            items = part[:, :, None].expand(-1, -1, n_nodes, -1).reshape(n_members, n * n_nodes, width)
-            start = start.reshape(n_members, n * n_nodes, 1)
-            denoise = self.denoiser.at_with_tangents(items, schedule, self.apart)
-            value, slope = solve(denoise, sampler, start, torch.ones_like(start))
-            ends[0, :, block] = value.view(n_members, n, n_nodes).cpu()
-            ends[1, :, block] = slope.view(n_members, n, n_nodes).cpu()
+        sampler, (rows, nodes) = ode(schedule), torch.nonzero(wanted.to(self.device), as_tuple=True)
+        start = z.float().to(self.device)[nodes, None] + self._top(context, schedule)[:, rows]
+        ends = torch.empty(2, len(context), len(rows))
+        for block in _blocks(len(rows), 2 * TILE // len(context)):
+            n, items = block.stop - block.start, _enough(block)
+            denoise = self.denoiser.at_with_tangents(context[:, rows[items]], schedule, self.apart)
+            value, slope = solve(denoise, sampler, start[:, items], torch.ones_like(start[:, items]))
+            ends[:, :, block] = torch.stack([value, slope])[:, :, :n, 0].cpu()
         return ends[0], ends[1]
+
+    def _top(self, context: Tensor, schedule: Schedule) -> Tensor:
+        """Where the prior is centred at the noisiest level, so that r_0 is met: (M, N, 1)."""
+        top, centres = schedule.n_steps, []
+        for block in _blocks(context.shape[1], TILE):
+            part = context[:, _enough(block)]
+            mean = self.denoiser.at(part, schedule)(part.new_zeros(*part.shape[:2], 1), top)
+            mean = torch.lerp(mean.mean(0, keepdim=True), mean, self.apart)
+            centres.append(float(schedule.alpha[top]) * mean[:, : block.stop - block.start])
+        return torch.cat(centres, dim=1)
 
     @torch.no_grad()
     def log_density(self, x: np.ndarray, y: np.ndarray, n_evaluations: int = 60) -> np.ndarray:
@@ -261,6 +264,19 @@ def padded(a: np.ndarray) -> np.ndarray:
 
 def _blocks(n: int, size: int) -> Iterator[slice]:
     return (slice(i, min(i + size, n)) for i in range(0, n, size))
+
+
+def _enough(block: slice) -> Tensor:
+    """The numbers of a block, at least FEWEST, the first ones repeated."""
+    n = block.stop - block.start
+    return block.start + torch.arange(max(n, FEWEST)) % n
+
+
+def _nodes_of(pieces: Tensor, refine: int) -> Tensor:
+    """Of a grid `refine` times as fine, the nodes in and around the given pieces (N, Q - 1): (N, nodes)."""
+    inside = pieces.repeat_interleave(refine, dim=1)
+    edge = inside.new_zeros(len(inside), 1)
+    return torch.cat([inside, edge], dim=1) | torch.cat([edge, inside], dim=1)
 
 
 def _resample(y: Tensor, dy: Tensor, coarse: Tensor, fine: Tensor) -> tuple[Tensor, Tensor]:
