@@ -262,8 +262,11 @@ def _spread(y: Tensor) -> Tensor:
     return (y[..., -1:] - y[..., :1]).abs().clamp_min(1e-9 * y.abs().amax(-1, keepdim=True) + 1e-300)
 
 
-def bends(y: Tensor, z: Tensor, dy: Tensor, factor: float = 3.0) -> Tensor:
-    """Pieces between nodes (N, Q - 1) on which a curve, of any member, bends more than a cubic can follow."""
+def bends(y: Tensor, z: Tensor, dy: Tensor, factor: float) -> Tensor:
+    """Pieces (N, Q - 1) that a curve, of any member, crosses `factor` times as steeply as it leaves or enters.
+
+    Beyond 3 a cubic cannot follow.
+    """
     step = torch.diff(y, dim=-1) / torch.diff(z).to(y)
     end = torch.minimum(dy[..., 1:], dy[..., :-1])
     bent = (step > factor * end).any(0)

@@ -135,8 +135,8 @@ class Model:
     def curves(self, x: np.ndarray, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
         """The exact distributions of one target, by the probability-flow ODE.
 
-        Where `n_nodes` latents do not resolve a row, those between two of them that lie far apart are solved
-        `refine` times as densely, in twice as many steps.
+        Rows that `n_nodes` latents do not resolve are solved again in twice as many steps, and `refine` times
+        as densely where latents land far apart.
         """
         f, centres = self.centres(x)
         curve = self._residuals(self.context(x, f), schedule, n_nodes, refine)
@@ -164,18 +164,23 @@ class Model:
     def _residuals(self, context: Tensor, schedule: Schedule, n_nodes: int, refine: int = 4) -> Curve:
         """The distributions of the residuals of rows of this context."""
         coarse, fine = latents(n_nodes), latents(refine * (n_nodes - 1) + 1)
-        every = torch.ones(context.shape[1], n_nodes, dtype=torch.bool)
-        y, dy = (each.view(-1, *every.shape) for each in self._solve(context, schedule, every, coarse))
-        curve, bent = self._curve(y, coarse, dy), bends(y, coarse, dy)
-        hard = bent.any(1)
+        y, dy = self._solve_all(context, schedule, coarse)
+        curve, hard = self._curve(y, coarse, dy), bends(y, coarse, dy, 3.0).any(1)
         if not bool(hard.any()):
             return curve
-        y, dy = _resample(y[:, hard], dy[:, hard], coarse, fine)
-        ratio = schedule.sigma / schedule.alpha
+        part, ratio = context[:, hard.to(context.device)], schedule.sigma / schedule.alpha
         finer = even_log_snr(2 * schedule.n_steps, float(ratio[1]), float(ratio[-1]))
-        wanted = _nodes_of(bent[hard], refine)
-        y[:, wanted], dy[:, wanted] = self._solve(context[:, hard.to(context.device)], finer, wanted, fine)
+        y, dy = self._solve_all(part, finer, coarse)
+        between = _inside(bends(y, coarse, dy, 2.0), refine)
+        y, dy = _resample(y, dy, coarse, fine)
+        y[:, between], dy[:, between] = self._solve(part, finer, between, fine)
         return curve.denser(refine).with_rows(hard, self._curve(y, fine, dy))
+
+    def _solve_all(self, context: Tensor, schedule: Schedule, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends of the flow and tangents, (M, N, Q) each, from latents z (Q,)."""
+        wanted = torch.ones(context.shape[1], len(z), dtype=torch.bool)
+        y, dy = self._solve(context, schedule, wanted, z)
+        return y.view(-1, *wanted.shape), dy.view(-1, *wanted.shape)
 
     def _curve(self, y: Tensor, z: Tensor, dy: Tensor) -> Curve:
         if self.warp is None:
@@ -272,11 +277,10 @@ def _enough(block: slice) -> Tensor:
     return block.start + torch.arange(max(n, FEWEST)) % n
 
 
-def _nodes_of(pieces: Tensor, refine: int) -> Tensor:
-    """Of a grid `refine` times as fine, the nodes in and around the given pieces (N, Q - 1): (N, nodes)."""
-    inside = pieces.repeat_interleave(refine, dim=1)
-    edge = inside.new_zeros(len(inside), 1)
-    return torch.cat([inside, edge], dim=1) | torch.cat([edge, inside], dim=1)
+def _inside(pieces: Tensor, refine: int) -> Tensor:
+    """Of a grid `refine` times as fine, the nodes within the given pieces (N, Q - 1): (N, nodes)."""
+    inner = pieces[:, :, None] & (torch.arange(refine) > 0)
+    return torch.cat([inner.flatten(1), inner.new_zeros(len(inner), 1)], dim=1)
 
 
 def _resample(y: Tensor, dy: Tensor, coarse: Tensor, fine: Tensor) -> tuple[Tensor, Tensor]:
