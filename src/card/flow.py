@@ -263,7 +263,7 @@ def _spread(y: Tensor) -> Tensor:
 
 
 def bends(y: Tensor, z: Tensor, dy: Tensor, factor: float) -> Tensor:
-    """Pieces (N, Q - 1) that a curve, of any member, crosses `factor` times as steeply as it leaves or enters.
+    """Pieces (N, Q - 1) that some member's curve crosses `factor` times as steeply as it enters or leaves.
 
     Beyond 3 a cubic cannot follow.
     """
