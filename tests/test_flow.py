@@ -179,3 +179,17 @@ def test_the_same_curve_in_more_pieces_is_the_same_curve():
     y = torch.linspace(-4, 30, 101, dtype=torch.float64).expand(len(curve), -1)
     for ours, theirs in zip(denser.at(y), curve.at(y), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.0, 1e3])
+def test_quantiles_of_a_mixture_of_members_far_apart_invert_its_cdf_to_the_far_tails(apart):
+    z = latents(9)
+    rng = torch.Generator().manual_seed(0)
+    steep = torch.exp(torch.randn(3, 40, 1, generator=rng, dtype=torch.float64))
+    y = steep * torch.sinh(z) + apart * torch.randn(3, 40, 1, generator=rng, dtype=torch.float64)
+    curve = Curve.through(y, z, steep * torch.cosh(z))
+    q = torch.tensor([1e-12, 1e-4, 0.1, 1 / 3, 0.5, 2 / 3, 0.9, 1 - 1e-9], dtype=torch.float64)
+    found = curve.quantile(q)
+    assert (found.diff() > 0).all()
+    torch.testing.assert_close(curve.cdf(found), q.expand(40, -1), rtol=1e-6, atol=1e-15)
+    torch.testing.assert_close(curve.rows([7, 3]).quantile(q), found[[7, 3]], rtol=0, atol=0)

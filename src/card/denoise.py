@@ -132,10 +132,10 @@ class TableDenoiser(Denoiser):
         return torch.cat([half, n_steps - 1 - half], dim=1)[:, :n] + 1
 
 
-def _silu_with_slope(u: Tensor) -> tuple[Tensor, Tensor]:
+def _silu_(u: Tensor) -> Tensor:
+    """Puts h = silu(u) in the place of u, and returns its derivative s + h (1 - s), with s = sigmoid(u)."""
     s = torch.sigmoid(u)
-    h = u.mul_(s)
-    return h, (1.0 - s).mul_(h).add_(s)
+    return torch.lerp(u.mul_(s), torch.ones((), dtype=u.dtype, device=u.device), s)
 
 
 class UnitDenoiser(Denoiser):
@@ -216,19 +216,20 @@ class UnitDenoiser(Denoiser):
         return lambda state, k: self.velocity_with_tangents(state, context, gates[:, k - 1 : k])
 
     def velocity_with_tangents(self, state: Tensor, context: Tensor, gates: Tensor) -> Tensor:
-        """v and its derivatives along the directions in state[1:]; silu(u)' = s + silu(u) (1 - s)."""
-        n_states, _, n_rows, _ = state.shape
+        """v and its derivatives along the directions in state[1:], by way of its Jacobian."""
+        n_targets, (_, n_members, n_rows, _) = self.response.shape[1], state.shape
         one, two = (1.0 + gates).split(self.width, dim=-1)
-        weight = self.response * one
-        u = affine(context * one, state[0], weight)
-        h, slope = _silu_with_slope(u)
-        tangents = [affine(torch.zeros_like(one), d, weight).mul_(slope) for d in state[1:]]
-        hidden = torch.bmm(torch.cat([h, *tangents], dim=1), self.hidden.weight * two)
-        hidden = hidden.unflatten(1, (n_states, n_rows))
-        h, slope = _silu_with_slope(hidden[:, 0] + self.hidden.bias * two)
-        tangents = [hidden[:, j] * slope for j in range(1, n_states)]
-        zero = torch.zeros_like(self.last.bias)
-        return torch.stack([self.last(h), *(affine(zero, d, self.last.weight) for d in tangents)])
+        first = context.new_empty(n_members, 1 + n_targets, n_rows, self.width)
+        torch.mul(affine(context, state[0], self.response), one, out=first[:, 0])
+        slope = _silu_(first[:, 0])
+        torch.mul(slope[:, None], (self.response * one)[:, :, None], out=first[:, 1:])
+        second = torch.bmm(first.flatten(1, 2), self.hidden.weight * two).view_as(first)
+        slope = _silu_(second[:, 0].add_(self.hidden.bias * two))
+        second[:, 1:].mul_(slope[:, None])
+        last = affine(torch.zeros_like(self.last.bias), second.flatten(1, 2), self.last.weight)
+        value, jacobian = last.view(n_members, 1 + n_targets, n_rows, -1).split([1, n_targets], dim=1)
+        tangents = (state[1:, ..., None] * jacobian.transpose(1, 2)).sum(-2)
+        return torch.cat([value.transpose(0, 1) + self.last.bias, tangents])
 
     def loss(self, r, x, f, rngs):
         n = r.shape[1]

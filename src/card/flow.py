@@ -172,38 +172,55 @@ class Curve:
         return torch.logsumexp(log, 0) - math.log(len(log))
 
     def quantile(self, q: Tensor) -> Tensor:
-        """Where the mean CDF reaches q (m,) or (N, m): (N, m), by Newton steps kept within a bracket."""
+        """Where the mean CDF reaches q (m,) or (N, m): (N, m), by Newton steps kept within a bracket.
+
+        The steps are for the normal score of the CDF, which is closer to a line than the CDF.
+        """
         target = q.to(self.y).expand(len(self), q.shape[-1]).contiguous()
-        low, high, y = self._bracket(target)
+        score = torch.special.ndtri(target)
+        low, high, y = self._bracket(score)
         close = (1e-9 * torch.minimum(target, 1.0 - target)).clamp_min(1e-15)
-        for i in range(60):
-            z, slope = self.at(y)
-            error = torch.special.ndtr(z).mean(0) - target
+        curve, rows, out = self, torch.arange(len(self), device=y.device), torch.empty_like(y)
+        for i in range(1, 61):
+            out[rows] = y
+            z, slope = curve.at(y)
+            cdf = torch.special.ndtr(z).mean(0)
+            error = cdf - target
             found = error.abs() < close
             if bool(found.all()):
                 break
             low, high = torch.where(error < 0, y, low), torch.where(error < 0, high, y)
-            density = torch.exp(-0.5 * z.square() - LOG_SQRT_2PI).mul(slope).mean(0)
-            newton = y - error / density.clamp_min(1e-300)
-            middle = 0.5 * (low + high)
-            inside = (newton > low) & (newton < high) & (i % 4 != 3)  # now and then halve the bracket
-            y = torch.where(
-                found, y, torch.where(inside, newton, middle)
-            )  # by itself, whatever the others do
-        return y
+            now = torch.special.ndtri(cdf)
+            steep = torch.exp(0.5 * (now.square() - z.square())).mul(slope).mean(0)
+            newton = y - (now - score) / steep
+            inside = (newton > low) & (newton < high) & (i % 4 > 0)  # now and then halve the bracket
+            y = torch.where(found, y, torch.where(inside, newton, 0.5 * (low + high)))
+            if i % 4 == 0:  # and go on with the rows that have not arrived
+                on = ~found.all(1)
+                curve = curve.rows(on)
+                rows, target, score, low, high, y, close = (
+                    a[on] for a in (rows, target, score, low, high, y, close)
+                )
+        return out
 
-    def _bracket(self, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Neighbours among all members' nodes between which the mean CDF reaches the target (N, m), and
-        a guess between them that is linear in the normal score of the CDF."""
-        grid = self.knots((0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.5, 8.0, 12.0, 18.0, 26.0, 36.0))
-        grid = grid.transpose(0, 1).flatten(1).sort(dim=1).values
-        cdf = self.cdf(grid).cummax(dim=1).values
-        right = torch.searchsorted(cdf.contiguous(), target).clamp(1, grid.shape[1] - 1)
-        low, high = grid.gather(1, right - 1), grid.gather(1, right)
-        score = torch.special.ndtri(cdf).clamp(-40.0, 9.0)
-        score_low, score_high = score.gather(1, right - 1), score.gather(1, right)
-        share = (torch.special.ndtri(target) - score_low) / (score_high - score_low).clamp_min(1e-12)
-        return low, high, low + (high - low) * share.clamp(1e-3, 1.0 - 1e-3)
+    def _bracket(self, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Between which values the mean CDF has this normal score (N, m), and a guess: (N, m) each.
+
+        A mixture's quantile is among those of its members. Of these the piece of the curve is known, and
+        beyond the outer nodes the value.
+        """
+        n_members, n_rows, n_nodes = self.y.shape
+        score = score.expand(n_members, n_rows, -1).contiguous()
+        z = self.z.expand(self.y.shape).contiguous()
+        right = torch.searchsorted(z, score).clamp(1, n_nodes - 1)
+        (z0, y0, d0), (z1, y1, d1) = (
+            [a.gather(2, end) for a in (z, self.y, self.dz)] for end in (right - 1, right)
+        )
+        below, above = (torch.expm1(TAIL * u.clamp_min(0.0)) / TAIL for u in (z0 - score, score - z1))
+        low = torch.where(score > z1, y1 + above / d1, y0 - below / d0)
+        high = torch.where(score < z0, y0 - below / d0, y1 + above / d1)
+        share = ((score - z0) / (z1 - z0)).clamp(0.0, 1.0)
+        return low.amin(0), high.amax(0), torch.lerp(low, high, share).mean(0)
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of each member's distribution: (M, N) each."""
