@@ -193,3 +193,11 @@ def test_quantiles_of_a_mixture_of_members_far_apart_invert_its_cdf_to_the_far_t
     assert (found.diff() > 0).all()
     torch.testing.assert_close(curve.cdf(found), q.expand(40, -1), rtol=1e-6, atol=1e-15)
     torch.testing.assert_close(curve.rows([7, 3]).quantile(q), found[[7, 3]], rtol=0, atol=0)
+
+
+def test_quantiles_of_curves_with_kinks_arrive_in_few_steps(monkeypatch):
+    curve, levels, asked = wild_curve(), (torch.arange(1000) + 0.5).double() / 1000, []
+    at = Curve.at
+    monkeypatch.setattr(Curve, "at", lambda self, y: asked.append(y.numel()) or at(self, y))
+    quantiles = curve.quantile(levels)
+    assert sum(asked) <= 14 * quantiles.numel()

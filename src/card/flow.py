@@ -174,13 +174,15 @@ class Curve:
     def quantile(self, q: Tensor) -> Tensor:
         """Where the mean CDF reaches q (m,) or (N, m): (N, m), by Newton steps kept within a bracket.
 
-        The steps are for the normal score of the CDF, which is closer to a line than the CDF.
+        The steps are for the normal score of the CDF, which is closer to a line than the CDF. One that leaves
+        the bracket, or is over half as long as the one before, gives way to the bracket's middle.
         """
         target = q.to(self.y).expand(len(self), q.shape[-1]).contiguous()
         score = torch.special.ndtri(target)
         low, high, y = self._bracket(score)
         close = (1e-9 * torch.minimum(target, 1.0 - target)).clamp_min(1e-15)
         curve, rows, out = self, torch.arange(len(self), device=y.device), torch.empty_like(y)
+        before = torch.full_like(y, math.inf)
         for i in range(1, 61):
             out[rows] = y
             z, slope = curve.at(y)
@@ -193,13 +195,14 @@ class Curve:
             now = torch.special.ndtri(cdf)
             steep = torch.exp(0.5 * (now.square() - z.square())).mul(slope).mean(0)
             newton = y - (now - score) / steep
-            inside = (newton > low) & (newton < high) & (i % 4 > 0)  # now and then halve the bracket
-            y = torch.where(found, y, torch.where(inside, newton, 0.5 * (low + high)))
-            if i % 4 == 0:  # and go on with the rows that have not arrived
+            safe = (newton > low) & (newton < high) & ((newton - y).abs() <= 0.5 * before)
+            to = torch.where(found, y, torch.where(safe, newton, 0.5 * (low + high)))
+            before, y = (to - y).abs(), to
+            if i % 4 == 0:  # go on with the rows that have not arrived
                 on = ~found.all(1)
                 curve = curve.rows(on)
-                rows, target, score, low, high, y, close = (
-                    a[on] for a in (rows, target, score, low, high, y, close)
+                rows, target, score, low, high, y, close, before = (
+                    a[on] for a in (rows, target, score, low, high, y, close, before)
                 )
         return out
 
