@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from card.noise import even_log_snr, linear
 from card.sample import (
     Ddim,
     Multistep,
+    ShortChain,
     all_nodes,
     ancestral,
     even_nodes,
@@ -82,22 +84,23 @@ def test_stochastic_multistep_draws_the_gaussian_too():
     assert float(draws.std()) == pytest.approx(STD, abs=0.012)
 
 
-def drawn_std(sampler, std: float) -> float:
-    rng = torch.Generator().manual_seed(3)
-
-    def normal():
-        return torch.randn(50_000, generator=rng)
-
-    return float(sampler(gaussian_denoiser(sampler.schedule, 0.0, std), normal(), normal).std())
+def exact_std(sampler, std: float) -> float:
+    """Of what is drawn with the perfect denoiser of N(0, std^2), which makes a draw a sum of its noises."""
+    noises = iter(torch.eye(len(sampler.nodes) + 1, dtype=torch.float64))
+    draw = sampler(gaussian_denoiser(sampler.schedule, 0.0, std), next(noises), lambda: next(noises))
+    return float(draw.norm())
 
 
-@pytest.mark.parametrize(("std", "narrower"), [(0.02, 0.82), (0.05, 0.925), (0.3, 0.985)])
-def test_the_short_chain_is_as_narrow_as_the_chain(std, narrower):
-    schedule = linear()
-    assert drawn_std(make_sampler("ancestral", schedule, 0), std) == pytest.approx(narrower * std, rel=0.012)
-    assert drawn_std(make_sampler("short-chain", schedule, 80), std) == pytest.approx(
-        narrower * std, rel=0.012
-    )
+@pytest.mark.parametrize(("std", "narrower"), [(0.02, 0.817), (0.05, 0.926), (0.3, 0.988), (2.0, 0.997)])
+def test_the_chain_draws_small_residuals_too_narrow(std, narrower):
+    assert exact_std(make_sampler("ancestral", linear(), 0), std) == pytest.approx(narrower * std, rel=1e-3)
+
+
+@pytest.mark.parametrize("std", [0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0])
+@pytest.mark.parametrize(("n", "off"), [(64, 0.003), (80, 0.0015), (128, 0.0005)])
+def test_the_short_chain_has_the_spread_of_the_chain(std, n, off):
+    chain = exact_std(make_sampler("ancestral", linear(), 0), std)
+    assert exact_std(make_sampler("short-chain", linear(), n), std) == pytest.approx(chain, rel=off)
 
 
 def test_a_short_chain_of_as_many_evaluations_is_the_chain():
@@ -105,11 +108,19 @@ def test_a_short_chain_of_as_many_evaluations_is_the_chain():
     assert make_sampler("short-chain", schedule, 50) == make_sampler("ancestral", schedule, 50)
 
 
-def test_a_short_chain_ends_with_the_chains_own_steps():
-    sampler = make_sampler("short-chain", linear(), 80)
-    assert sampler.nodes[0] == 1000
-    assert sampler.nodes[-51:] == tuple(range(50, -1, -1))
-    assert 75 <= sampler.n_evaluations <= 80
+def test_over_single_nodes_the_short_chain_takes_the_chains_own_steps():
+    schedule = linear(50, 1e-4, 0.4)
+    short, chain = ShortChain(schedule, all_nodes(schedule)), make_sampler("ancestral", schedule, 0)
+    assert exact_std(short, 0.1) == pytest.approx(exact_std(chain, 0.1), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 7, 64, 499, 999])
+def test_a_short_chain_has_the_asked_for_steps_the_last_of_them_the_chains_own(n):
+    nodes = make_sampler("short-chain", linear(), n).nodes
+    steps = [k - j for k, j in pairwise(nodes)]
+    assert (nodes[0], nodes[-1], len(steps)) == (1000, 0, n)
+    assert steps[-1] == 1 or n < 16
+    assert min(steps) > 0
 
 
 def measured_order(make) -> float:

@@ -38,19 +38,20 @@ def even_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
     return (*_falling(picks), 0)
 
 
-def log_snr_nodes(schedule: Schedule, n_evaluations: int, lowest: int = 1) -> tuple[int, ...]:
-    """About n_evaluations nodes at equal distances in log-SNR, down to the lowest, then 0."""
-    log_snr = schedule.log_snr[lowest:]
+def log_snr_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
+    """About n_evaluations nodes at equal distances in log-SNR, then 0."""
+    log_snr = schedule.log_snr[1:]
     targets = torch.linspace(float(log_snr[-1]), float(log_snr[0]), n_evaluations, dtype=torch.float64)
-    picks = (log_snr[None, :] - targets[:, None]).abs().argmin(dim=1) + lowest
+    picks = (log_snr[None, :] - targets[:, None]).abs().argmin(dim=1) + 1
     return (*_falling(picks), 0)
 
 
-def last_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
-    """The last steps of the chain, five of eight evaluations, and before them nodes even in log-SNR."""
-    n_last = min(5 * n_evaluations // 8, schedule.n_steps - 1)
-    *before, _ = log_snr_nodes(schedule, n_evaluations - n_last, lowest=n_last + 1)
-    return (*before, *range(n_last, -1, -1))
+def widening_nodes(schedule: Schedule, n_evaluations: int) -> tuple[int, ...]:
+    """n_evaluations nodes, the lowest side by side and ever further apart above, then 0."""
+    nodes = [0]
+    for i in range(1, n_evaluations + 1):
+        nodes.append(max(nodes[-1] + 1, round(schedule.n_steps * (i / n_evaluations) ** 2.5)))
+    return tuple(reversed(nodes))
 
 
 def _falling(nodes: Tensor) -> list[int]:
@@ -117,6 +118,10 @@ class Multistep(Sampler):
 
     stochastic: bool = False
 
+    def reach(self, n_skipped: int) -> float:
+        """How far to extrapolate over a step across so many nodes, in parts of the way to its middle."""
+        return 1.0
+
     def step(self, denoise, r, k, j, memory, normal):
         (a_k, s_k), (a_j, s_j) = self.scales(k), self.scales(j)
         r0 = denoise(r, k)
@@ -126,7 +131,7 @@ class Multistep(Sampler):
         ahead = r0
         if memory is not None and h <= 2.0 * memory[1]:
             before, h_before = memory
-            ahead = r0 + (h / (2.0 * h_before)) * (r0 - before)
+            ahead = r0 + self.reach(k - j) * (h / (2.0 * h_before)) * (r0 - before)
         shrink = a_k * s_j / (a_j * s_k)  # exp(-h)
         if not self.stochastic:
             return (s_j / s_k) * r + a_j * (1.0 - shrink) * ahead, (r0, h)
@@ -137,17 +142,18 @@ class Multistep(Sampler):
 
 @dataclass(frozen=True)
 class ShortChain(Multistep):
-    """The paper's chain for less: its own last steps, and second order over those before.
+    """What the paper's chain draws, in fewer steps.
 
-    A step of the chain takes its estimate of r_0 for certain. Where steps are long in log-SNR, as the
-    last are, draws come out too narrow: by a twelfth for a residual of 0.05. The chain's step is that of
-    `Multistep` at first order.
+    Over each of its small steps the chain takes its last estimate of r_0 for certain. On average an
+    estimate is then half a small step old, and draws come out too narrow: by a twelfth for a residual of
+    0.05. A long step in place of n small ones does the same: it extrapolates to half a small step before
+    its middle. Over a single step it is the chain's own.
     """
 
     stochastic: bool = True
 
-    def step(self, denoise, r, k, j, memory, normal):
-        return super().step(denoise, r, k, j, None if k - j == 1 else memory, normal)
+    def reach(self, n_skipped: int) -> float:
+        return 1.0 - 1.0 / n_skipped
 
 
 def ancestral(schedule: Schedule) -> Ddim:
@@ -159,7 +165,7 @@ def short_chain(schedule: Schedule, n_evaluations: int) -> Sampler:
     """The chain itself where it has no more steps than that."""
     if n_evaluations >= schedule.n_steps:
         return ancestral(schedule)
-    return ShortChain(schedule, last_nodes(schedule, n_evaluations))
+    return ShortChain(schedule, widening_nodes(schedule, n_evaluations))
 
 
 SAMPLERS: dict[str, Callable[[Schedule, int], Sampler]] = {
