@@ -33,6 +33,13 @@ def gaussian_denoiser(schedule, mean: float, std: float):
     return denoise
 
 
+def exact_std(sampler, std: float) -> float:
+    """Of what is drawn with the perfect denoiser of N(0, std^2), which makes a draw a sum of its noises."""
+    noises = iter(torch.eye(len(sampler.nodes) + 1, dtype=torch.float64))
+    draw = sampler(gaussian_denoiser(sampler.schedule, 0.0, std), next(noises), lambda: next(noises))
+    return float(draw.norm())
+
+
 def mixture_denoiser(schedule, means: list[float], std: float):
     """The perfect denoiser for equal Gaussians N(mean_i, std^2)."""
     centres = torch.tensor(means, dtype=torch.float64)

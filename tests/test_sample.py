@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from oracles import gamma_step, gaussian_denoiser
+from oracles import exact_std, gamma_step, gaussian_denoiser
 
 from card.denoise import TableDenoiser
 from card.nn import generators, softplus
@@ -82,13 +82,6 @@ def test_stochastic_multistep_draws_the_gaussian_too():
     draws = sampler(gaussian_denoiser(schedule, MEAN, STD), normal(), normal)
     assert float(draws.mean()) == pytest.approx(MEAN, abs=0.01)
     assert float(draws.std()) == pytest.approx(STD, abs=0.012)
-
-
-def exact_std(sampler, std: float) -> float:
-    """Of what is drawn with the perfect denoiser of N(0, std^2), which makes a draw a sum of its noises."""
-    noises = iter(torch.eye(len(sampler.nodes) + 1, dtype=torch.float64))
-    draw = sampler(gaussian_denoiser(sampler.schedule, 0.0, std), next(noises), lambda: next(noises))
-    return float(draw.norm())
 
 
 @pytest.mark.parametrize(("std", "narrower"), [(0.02, 0.817), (0.05, 0.926), (0.3, 0.988), (2.0, 0.997)])
