@@ -22,7 +22,7 @@ from joblib._parallel_backends import ThreadingBackend
 from safetensors.torch import save
 from typer.testing import CliRunner
 
-from card.bench import bars, catalog, figures, reports, reproduction, runner, score, tables
+from card.bench import bars, catalog, figures, luck, reports, reproduction, runner, score, tables
 from card.bench.availability import missing_data
 from card.bench.class_tables import by_class, cifar10_ablation, classification, sizes
 from card.bench.cli import app
@@ -40,7 +40,7 @@ from card.bench.spec import narrow
 from card.bench.summary import Cell, paper, summarise
 from card.checkpoint import write_atomically
 from card.classifier import CARDClassifier
-from card.datasets import Images
+from card.datasets import Images, make_toy
 from card.distribution import Draws
 from card.metrics import crps, nll_paper
 
@@ -961,6 +961,21 @@ def test_every_table_can_be_made_from_nothing_and_says_so():
                 assert render(table, form)
     text = "\n".join(render(t) for t in classification([], {"cifar100"}))
     assert "data not available" in text
+
+
+def test_the_law_of_a_toy_is_scored_on_the_rows_of_the_reports_beside_it():
+    runs = [{"dataset": "sinusoidal", "seed": s, "method": "card", "recipe": "paper"} for s in (0, 2)]
+    reports = [{**run, "metrics": {"rmse": 0.0, "qice": 0.6, "picp": 94.0}} for run in runs]
+    rows = [make_toy("sinusoidal", random_state=s, variant="authors").split() for s in (0, 2)]
+    errors = [r.y_test - r.X_test[:, 0] - 0.3 * np.sin(2 * np.pi * r.X_test[:, 0]) for r in rows]
+    covered = [100 * np.mean(np.abs(e) <= 1.959964 * 0.08) for e in errors]
+    (table,) = luck.toy_law(reports)
+    (row,) = table.rows
+    assert row[:3] == ("Sinusoidal", "2", "0.60 ± 0.00")
+    assert row[6] == f"{np.mean(covered):.2f} ± {np.std(covered):.2f}", "of the same noise"
+    assert row[7] == "94.81 ± 0.54"
+    law = [luck.scores_of_the_law("linear", seed, "paper")["qice"] for seed in range(20)]
+    assert np.mean(law) == pytest.approx(0.53, abs=0.06), "the floor of a perfect forecaster at 2048 rows"
 
 
 def test_toys_ablation_and_classes_find_their_rows():

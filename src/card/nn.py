@@ -92,7 +92,9 @@ class Table(nn.Module):
     def forward(self, k: Tensor) -> Tensor:
         if self.rows is not None and torch.is_grad_enabled():
             return self.rows.look_up(k)
-        return self.weight[torch.arange(len(k), device=k.device)[:, None], k]
+        first = torch.arange(len(k), device=k.device)[:, None] * self.weight.shape[1]
+        rows = self.weight.flatten(0, 1).index_select(0, (k + first).flatten())
+        return rows.view(*k.shape, -1)
 
     def at(self, k: int) -> Tensor:
         """Row k of each member: (M, 1, O)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from card.bench import bars, class_tables, comparison, reports, reproduction, tables
+from card.bench import bars, class_tables, comparison, luck, reports, reproduction, tables
 from card.bench.render import Table
 
 Build = Callable[[Sequence[reports.Report], Collection[str]], list[Table]]
@@ -25,6 +25,7 @@ class TableEntry:
 
 TABLES = {
     "toy": TableEntry("RMSE, QICE, PICP of the eight toys", tables.toy, ("toy.jsonl",)),
+    "toy-law": TableEntry("the toys beside the law itself, on the same rows", luck.toy_law, ("toy.jsonl",)),
     "uci": TableEntry("RMSE, NLL, QICE, PICP beside the paper's five methods", tables.uci, ("uci.jsonl",)),
     "glance": TableEntry("beside the paper's CARD, in short", tables.glance, ("uci.jsonl",)),
     "comparison": TableEntry(

@@ -66,9 +66,13 @@ def _load_uci(name: str, split: int, recipe: str) -> Data:
     return Data(rows.X_train, rows.y_train, rows.X_test, rows.y_test)
 
 
-def _load_toy(name: str, seed: int, recipe: str) -> Data:
+def toy_of(name: str, seed: int, recipe: str) -> datasets.Toy:
     """The paper's figures come from the authors' code, so its recipe takes their variant of the toys."""
-    toy = datasets.make_toy(name, random_state=seed, variant="authors" if recipe == "paper" else "paper")
+    return datasets.make_toy(name, random_state=seed, variant="authors" if recipe == "paper" else "paper")
+
+
+def _load_toy(name: str, seed: int, recipe: str) -> Data:
+    toy = toy_of(name, seed, recipe)
     rows = toy.split()
     return Data(rows.X_train, rows.y_train, rows.X_test, rows.y_test, toy.law.noiseless(rows.X_test))
 
