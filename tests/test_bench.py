@@ -987,6 +987,12 @@ def test_toys_ablation_and_classes_find_their_rows():
     (table,) = tables.boston_ablation([variant, report("boston", recipe="paper", rmse=2.6)])
     assert table.rows[3][:5] == ("500", "0.0001 to 0.04", "N(0, I)", "2.70 ± 0.68", "2.50 (1)")
     assert table.rows[0][4] == "2.60 (1)", "the main experiment's"
+    early = {**variant, "rescored": {"y_1": {"metrics": {"rmse": 2.4, "picp": 99.0}}}}
+    draws, state = tables.boston_ablation([early, variant])
+    assert draws.rows[3][4] == "2.50 ± 0.00 (2)"
+    assert (state.rows[3][4], state.rows[3][-1]) == ("2.40 (1)", "99.00 (1)")
+    found = {c.part: c.ours.mean for c in reproduction.comparisons([early]) if c.metric.key == "rmse"}
+    assert found == {"card: Boston ablation": 2.5, "card: Boston ablation, y_1": 2.4}
     assert len(table.rows) == len(paper()["boston_prior_ablation"])
     names = {v["name"] for v in load_raw("boston-ablation")["variants"]} | {"T=1000 prior=f"}
     assert names == {tables.ablation_variant(e["T"], e["prior"]) for e in paper()["boston_prior_ablation"]}

@@ -89,6 +89,19 @@ def test_the_chain_draws_small_residuals_too_narrow(std, narrower):
     assert exact_std(make_sampler("ancestral", linear(), 0), std) == pytest.approx(narrower * std, rel=1e-3)
 
 
+@pytest.mark.parametrize("std", [0.02, 0.3])
+def test_the_chain_left_one_step_early_holds_y_1_with_its_noise(std):
+    schedule = linear(10, 0.01, 0.95)
+    early, whole = (
+        exact_std(make_sampler(name, schedule, 0), std) for name in ("ancestral-to-1", "ancestral")
+    )
+    alpha, sigma = float(schedule.alpha[1]), float(schedule.sigma[1])
+    estimate = (
+        alpha * std**2 / (alpha**2 * std**2 + sigma**2)
+    )  # of y_0 from y_1: the last step is this and no more
+    assert whole == pytest.approx(estimate * early, rel=1e-6)
+
+
 @pytest.mark.parametrize("std", [0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0])
 @pytest.mark.parametrize(("n", "off"), [(64, 0.003), (80, 0.0015), (128, 0.0005)])
 def test_the_short_chain_has_the_spread_of_the_chain(std, n, off):

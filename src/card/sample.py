@@ -161,6 +161,11 @@ def ancestral(schedule: Schedule) -> Ddim:
     return Ddim(schedule, all_nodes(schedule), eta=1.0)
 
 
+def ancestral_to_one(schedule: Schedule) -> Ddim:
+    """The paper's chain without its last step, the one that adds no noise: draws of y_1 instead of y_0."""
+    return Ddim(schedule, all_nodes(schedule)[:-1], eta=1.0)
+
+
 def short_chain(schedule: Schedule, n_evaluations: int) -> Sampler:
     """The chain itself where it has no more steps than that."""
     if n_evaluations >= schedule.n_steps:
@@ -170,6 +175,7 @@ def short_chain(schedule: Schedule, n_evaluations: int) -> Sampler:
 
 SAMPLERS: dict[str, Callable[[Schedule, int], Sampler]] = {
     "ancestral": lambda schedule, _: ancestral(schedule),
+    "ancestral-to-1": lambda schedule, _: ancestral_to_one(schedule),
     "short-chain": short_chain,
     "ddim": lambda schedule, n: Ddim(schedule, even_nodes(schedule, n), eta=0.0),
     "multistep": lambda schedule, n: Multistep(schedule, log_snr_nodes(schedule, n)),

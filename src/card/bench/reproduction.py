@@ -14,13 +14,14 @@ from typing import Any
 from card.bench.kinds import TOYS, UCI
 from card.bench.render import Table
 from card.bench.reports import Report
-from card.bench.summary import Cell, group, of, paper, quoted, scale_of, summarise
+from card.bench.summary import Cell, group, of, paper, quoted, rescored, scale_of, summarise
 from card.bench.tables import (
     NOT_RUN,
     PRIORS,
     TOY_METRICS,
     TOY_RUNS,
     UCI_METRICS,
+    Y_1,
     Metric,
     ablation_variant,
 )
@@ -80,7 +81,8 @@ def comparisons(reports: Sequence[Report]) -> list[Comparison]:
         ours = [r for r in mine if not r.get("variant")]
         found += _of_uci(f"{method}: UCI", title, ours)
         if method == "card":
-            found += [*_of_toys(ours), *_of_ablation(mine)]
+            found += [*_of_toys(ours), *_of_ablation("card: Boston ablation", mine)]
+            found += _of_ablation("card: Boston ablation, y_1", rescored(mine, Y_1))
     return found
 
 
@@ -107,7 +109,7 @@ def _of_toys(reports: Sequence[Report]) -> list[Comparison]:
     return found
 
 
-def _of_ablation(reports: Sequence[Report]) -> list[Comparison]:
+def _of_ablation(part: str, reports: Sequence[Report]) -> list[Comparison]:
     found, variants = [], group(reports, "variant")
     for entry in paper()["boston_prior_ablation"]:
         mine = variants.get((ablation_variant(entry["T"], entry["prior"]),), [])
@@ -116,7 +118,7 @@ def _of_ablation(reports: Sequence[Report]) -> list[Comparison]:
             ours = summarise(mine, metric.field)
             if ours is not None:
                 theirs = Cell(*entry[metric.key])
-                found.append(Comparison("card: Boston ablation", place, _short(metric), ours, theirs, 20))
+                found.append(Comparison(part, place, _short(metric), ours, theirs, 20))
     return found
 
 
@@ -154,7 +156,7 @@ def samplers(reports: Sequence[Report], missing: Collection[str] = ()) -> list[T
 
 def _samplers(dataset: str, reports: Sequence[Report]) -> Table:
     names = list(dict.fromkeys(name for report in reports for name in report["rescored"]))
-    by_sampler = {"the chain": list(reports), **{name: [_as(r, name) for r in reports] for name in names}}
+    by_sampler = {"the chain": list(reports), **{name: rescored(reports, name) for name in names}}
     rows = []
     for metric in UCI_METRICS:
         theirs = quoted(paper()["uci"][metric.key][dataset]["CARD"])
@@ -166,11 +168,6 @@ def _samplers(dataset: str, reports: Sequence[Report]) -> Table:
     columns = ("metric", *by_sampler, "CARD (paper)", "verdicts")
     note = f"The same {len(reports)} fits, each scored by every sampler."
     return Table(f"{dataset}: what stands in for the chain", columns, tuple(rows), notes=(note,))
-
-
-def _as(report: Report, name: str) -> Report:
-    """The report as it would be with this sampler."""
-    return {**report, **report["rescored"].get(name, {"metrics": {}})}
 
 
 def _text(cell: Cell | None) -> str:

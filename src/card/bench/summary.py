@@ -77,6 +77,11 @@ def covered(methods: dict[tuple[Any, ...], list[Report]], datasets: Iterable[str
     return [dataset for dataset in datasets if dataset in named]
 
 
+def rescored(reports: Iterable[Report], name: str) -> list[Report]:
+    """The reports as they would be with these settings of the prediction; no metrics where there are none."""
+    return [{**report, **report.get("rescored", {}).get(name, {"metrics": {}})} for report in reports]
+
+
 def summarise(reports: Sequence[Report], metric: str, block: str = "metrics") -> Cell | None:
     """A metric over reports; None if none of them has it, infinite if one of them is."""
     found = [report[block][metric] for report in reports if metric in report.get(block, {})]
