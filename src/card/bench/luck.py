@@ -17,6 +17,7 @@ from card.bench.render import Table
 from card.bench.reports import Report
 from card.bench.score import DECILES, OUTER
 from card.bench.summary import Cell, group, label, of, paper, quoted, summarise
+from card.bench.tables import NOT_RUN
 
 
 @cache
@@ -42,14 +43,13 @@ def _table(name: str, reports: Sequence[Report]) -> Table:
         mine = of(reports, dataset)
         if mine:
             cells = [cell for metric in ("qice", "picp") for cell in _cells(mine, title, metric)]
-            rows.append((title, str(len(mine)), *(cell.text() for cell in cells)))
+            rows.append((title, str(len(mine)), *(cell.text() if cell else NOT_RUN for cell in cells)))
     sources = (name, "the law", "CARD (paper)")
     columns = ("toy", "seeds", *(f"{metric}, {who}" for metric in ("QICE", "PICP") for who in sources))
     return Table(f"{name} beside the law itself, on the same test rows", columns, tuple(rows))
 
 
-def _cells(reports: Sequence[Report], title: str, metric: str) -> list[Cell]:
+def _cells(reports: Sequence[Report], title: str, metric: str) -> list[Cell | None]:
     law = [scores_of_the_law(r["dataset"], r["seed"], r["recipe"])[metric] for r in reports]
     ours, theirs = summarise(reports, metric), quoted(paper()["toy"][title][metric])
-    cells = [ours, Cell(float(np.mean(law)), float(np.std(law)), len(law)), theirs]
-    return [cell for cell in cells if cell is not None]  # every toy has both metrics
+    return [ours, Cell(float(np.mean(law)), float(np.std(law)), len(law)), theirs]
