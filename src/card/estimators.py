@@ -82,7 +82,8 @@ class CARDRegressor(RegressorMixin, Estimator):
         The network of `mean="mlp"`.
     standardise_x, standardise_y : bool, default=True
     sampler : str, default="flow"
-        Or "ancestral", "ancestral-to-1", "short-chain", "ddim", "multistep", "multistep-sde". "flow" is exact and needs the "unit" denoiser; the others draw.
+        "flow" is exact and needs the "unit" denoiser. The others draw: "ancestral", "ancestral-to-1",
+        "short-chain", "ddim", "multistep", "multistep-sde".
     n_evaluations : int, default=12
         Evaluations of the denoiser per latent or draw (not for "ancestral", which takes n_steps).
     n_nodes : int, default=12
