@@ -30,6 +30,9 @@ from card.noise import Schedule
 from card.sample import Denoise
 
 
+IN_CACHE = 512  # rows whose activations stay in a core's cache
+
+
 class Denoiser(nn.Module, ABC):
     """M networks that estimate r_0."""
 
@@ -102,18 +105,28 @@ class TableDenoiser(Denoiser):
             )
         alpha, sigma = schedule.alpha.tolist(), schedule.sigma.tolist()
         response, last = self.first.weight[:, : self.n_targets], math.log(2.0) * self.last.weight
+        n_members, n_rows, _ = context.shape
+        blocks = [slice(i, min(i + IN_CACHE, n_rows)) for i in range(0, n_rows, IN_CACHE)]
+        space = context.new_empty(2, n_members, min(IN_CACHE, n_rows), self.width)  # used at every step
 
         @torch.no_grad()
         def denoise(r: Tensor, k: int) -> Tensor:
             """As `noise`, with activations in units of log 2, and gates multiplied onto the weights."""
             gates = self.times.at(k)
-            one, two, three = (gates / math.log(2.0)).split(self.width, dim=-1)
-            h = softplus_of_two(affine(context, r, response).mul_(one))
-            for layer, gate, plain in zip(
-                self.hidden, (two, three), gates.split(self.width, -1)[1:], strict=True
-            ):
-                h = softplus_of_two(torch.baddbmm(layer.bias * gate, h, layer.weight * plain))
-            return (r - sigma[k] * affine(self.last.bias, h, last)) / alpha[k]
+            parts = gates.split(self.width, dim=-1)
+            layers = [
+                (layer.bias * (gate / math.log(2.0)), layer.weight * gate)
+                for layer, gate in zip(self.hidden, parts[1:], strict=True)
+            ]
+            eps = torch.empty_like(r)
+            for block in blocks:
+                u, h = space[:, :, : block.stop - block.start]
+                affine(context[:, block], r[:, block], response, out=u)
+                softplus_of_two(u.mul_(parts[0] / math.log(2.0)), out=h)
+                for bias, weight in layers:
+                    softplus_of_two(affine(bias, h, weight, out=u), out=h)
+                affine(self.last.bias, h, last, out=eps[:, block])
+            return (r - sigma[k] * eps) / alpha[k]
 
         return denoise
 

@@ -43,9 +43,9 @@ def softplus(x: Tensor) -> Tensor:
     return softplus_of_two(x / math.log(2.0)).mul_(math.log(2.0))
 
 
-def softplus_of_two(u: Tensor) -> Tensor:
+def softplus_of_two(u: Tensor, out: Tensor | None = None) -> Tensor:
     """log2(1 + 2^u), softplus in units of log 2, without gradients: powers of two cost a CPU half as much."""
-    h = u.clamp(max=64.0).exp2_().add_(1.0).log2_()
+    h = torch.clamp(u, max=64.0, out=out).exp2_().add_(1.0).log2_()
     return torch.maximum(h, u, out=h)
 
 
@@ -62,7 +62,7 @@ class Linear(nn.Module):
         return affine(self.bias, x, self.weight)
 
 
-def affine(bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+def affine(bias: Tensor, x: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """bias + x @ weight, batched; a row's result does not depend on where in the batch it stands.
 
     For this, products with a single column or a single inner index are written out: a library's routine
@@ -71,10 +71,10 @@ def affine(bias: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     if torch.is_grad_enabled():
         return torch.baddbmm(bias, x, weight)
     if weight.shape[1] == 1:
-        return torch.addcmul(bias, x, weight)
+        return torch.addcmul(bias, x, weight, out=out)
     if weight.shape[2] == 1:
-        return bias + (x * weight.transpose(1, 2)).sum(-1, keepdim=True)
-    return torch.baddbmm(bias, x, weight)
+        return torch.add(bias, (x * weight.transpose(1, 2)).sum(-1, keepdim=True), out=out)
+    return torch.baddbmm(bias, x, weight, out=out)
 
 
 class Table(nn.Module):

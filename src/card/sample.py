@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -161,11 +161,6 @@ def ancestral(schedule: Schedule) -> Ddim:
     return Ddim(schedule, all_nodes(schedule), eta=1.0)
 
 
-def ancestral_to_one(schedule: Schedule) -> Ddim:
-    """The paper's chain without its last step, the one that adds no noise: draws of y_1 instead of y_0."""
-    return Ddim(schedule, all_nodes(schedule)[:-1], eta=1.0)
-
-
 def short_chain(schedule: Schedule, n_evaluations: int) -> Sampler:
     """The chain itself where it has no more steps than that."""
     if n_evaluations >= schedule.n_steps:
@@ -173,10 +168,16 @@ def short_chain(schedule: Schedule, n_evaluations: int) -> Sampler:
     return ShortChain(schedule, widening_nodes(schedule, n_evaluations))
 
 
+def to_one(sampler: Sampler) -> Sampler:
+    """The same without its last step, the one that adds no noise: draws of y_1 instead of y_0."""
+    return replace(sampler, nodes=sampler.nodes[:-1])
+
+
 SAMPLERS: dict[str, Callable[[Schedule, int], Sampler]] = {
     "ancestral": lambda schedule, _: ancestral(schedule),
-    "ancestral-to-1": lambda schedule, _: ancestral_to_one(schedule),
+    "ancestral-to-1": lambda schedule, _: to_one(ancestral(schedule)),
     "short-chain": short_chain,
+    "short-chain-to-1": lambda schedule, n: to_one(short_chain(schedule, n)),
     "ddim": lambda schedule, n: Ddim(schedule, even_nodes(schedule, n), eta=0.0),
     "multistep": lambda schedule, n: Multistep(schedule, log_snr_nodes(schedule, n)),
     "multistep-sde": lambda schedule, n: Multistep(schedule, log_snr_nodes(schedule, n), stochastic=True),

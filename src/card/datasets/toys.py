@@ -12,8 +12,9 @@
 | full_circle | | (x, y) = (10 + N(0, 0.5^2)) (cos a, sin a), a ~ U(0, 2 pi) |
 
 The authors' code differs from the paper's table in two of them, `variant="authors"`: linear is 2 + 3x, and
-the noise of eight_gaussians is 0.1 / sqrt(2). The paper prints the circle as y = (10 + eps)(cos(2 pi x) +
-sin(2 pi x)), which draws no circle; both variants have the one that its picture shows.
+the noise of eight_gaussians is 0.1 / sqrt(2). Its rows are drawn as that code draws them: seeds 0 to 9 are
+the ten data sets of the paper. The paper prints the circle as y = (10 + eps)(cos(2 pi x) + sin(2 pi x)),
+which draws no circle; both variants have the one that its picture shows.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.special import ndtr
 
+from card.datasets._authors import authors_circle, authors_draws, authors_order, authors_points
 from card.datasets._laws import Floats, Law, LogNormal, Modes, Normal, Tabulated
 from card.datasets._names import choose
 from card.datasets._split import Split
@@ -68,7 +71,7 @@ class Toy:
 
     def split(self, train: float = 0.8) -> Split:
         """The first 80 % of the rows to train, the rest to test; the rows are independent draws."""
-        cut = round(train * len(self.y))
+        cut = _cut(len(self.y), train)
         return Split(self.X[:cut], self.X[cut:], self.y[:cut], self.y[cut:])
 
 
@@ -101,6 +104,24 @@ def _modes(rng: Rng, n: int, law: Law) -> tuple[Floats, Floats]:
 def _circle(rng: Rng, n: int, law: Law) -> tuple[Floats, Floats]:
     angle, radius = rng.uniform(0, 2 * np.pi, size=n), rng.normal(10, 0.5, size=n)
     return radius * np.cos(angle), radius * np.sin(angle)
+
+
+def _by_the_authors(name: str, n: int, run: int, law: Law) -> tuple[Floats, Floats]:
+    """The rows of one of the authors' runs, training rows first."""
+    if name == "full_circle":
+        return authors_circle(n, run, _cut(n))
+    order = authors_order(n, run)
+    if isinstance(law, Modes):
+        x, y = authors_points(n, run, law.points, law.sd)
+        return x[order], y[order]
+    x, noise = (numbers[order] for numbers in authors_draws(name, n, run))
+    if name == "inverse_sinusoidal":
+        return _sine(x) + 0.08 * noise, x
+    return x, law.quantile(x, ndtr(noise)[:, None])[:, 0]
+
+
+def _cut(n: int, train: float = 0.8) -> int:
+    return round(train * n)
 
 
 def _sine(x: Floats) -> Floats:
@@ -147,7 +168,8 @@ def make_toy(
         or full_circle; hyphens, spaces and capitals do not matter
     n : number of rows; the paper has 10,240
     random_state : a seed or a generator; the same seed gives the same rows
-    variant : "paper" for the formulas of the paper's table, "authors" for those of the authors' code
+    variant : "paper" for the formulas of the paper's table, "authors" for those of the authors' code, whose
+        ten runs are the seeds 0 to 9
 
     >>> toy = make_toy("linear", n=5, random_state=0)
     >>> toy.X.shape, toy.y.shape
@@ -163,5 +185,13 @@ def make_toy(
     if n < 1:
         raise ValueError(f"n, the number of rows, must be at least 1; got {n}")
     law = recipe.authors if variant == "authors" and recipe.authors else recipe.law
-    x, y = recipe.draw(np.random.default_rng(random_state), n, law)
+    if variant == "authors":
+        run = random_state if isinstance(random_state, int | np.integer) else _any_run(random_state)
+        x, y = _by_the_authors(name, n, int(run), law)
+    else:
+        x, y = recipe.draw(np.random.default_rng(random_state), n, law)
     return Toy(name, variant, x[:, None], y, law)
+
+
+def _any_run(rng: Rng | None) -> int:
+    return int(np.random.default_rng(rng).integers(2**31))
