@@ -6,7 +6,7 @@ import torch
 
 from card.checkpoint import Checkpoint
 from card.denoise import TableDenoiser, UnitDenoiser
-from card.nn import MLP, generators, member
+from card.nn import MLP, generators, member, normal
 from card.noise import linear
 from card.train import Loop, Training, batches, seed_of, train
 
@@ -52,6 +52,40 @@ def test_members_trained_together_equal_members_trained_alone(kind):
         alone, _ = fit(kind, seeds[m : m + 1], rows[m : m + 1], how)
         for name, value in member(together, m).items():
             assert torch.allclose(value, alone.state_dict()[name], atol=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("n_members", "n_targets", "mean_input"), [(1, 1, True), (3, 2, True), (2, 1, False)]
+)
+def test_the_gradient_in_closed_form_is_that_of_autograd(n_members, n_targets, mean_input):
+    schedule, seeds = linear(200, 1e-3, 0.1), range(n_members)
+    net = TableDenoiser(2, n_targets, schedule, generators(seeds), width=16, mean_input=mean_input)
+    net.double()
+    rng = torch.Generator().manual_seed(1)
+    r, f = (20 * torch.randn(n_members, 30, n_targets, generator=rng).double() for _ in range(2))
+    x = torch.randn(n_members, 30, 2, generator=rng).double()
+    rngs = generators(seeds)
+    k, eps = net.antithetic_times(30, rngs), normal(rngs, 30, n_targets)
+    y = net.rounded.diffuse(r, eps, k) + f
+    gates = net.times.weight[torch.arange(n_members)[:, None], k]
+    plain = net.noise(net.first(torch.cat([y, f, x] if mean_input else [y, x], dim=2)), gates)
+    expected = (plain - eps).square().mean(dim=(1, 2))
+    losses = net.loss(r, x, f, generators(seeds))
+    torch.testing.assert_close(losses, expected)
+    weights, parameters = torch.arange(1.0, n_members + 1), list(net.parameters())
+    wanted = torch.autograd.grad((expected * weights).sum(), parameters)
+    (2 * losses * weights).sum().backward()
+    (net.loss(r, x, f, generators(seeds)) * -weights).sum().backward()
+    for parameter, gradient in zip(parameters, wanted, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_after_a_training_each_weight_stands_for_itself_again():
+    x, f, r, rows = data(1)
+    module = make("table", [0])
+    train(module, lambda b, rngs: module.loss(r[b], x[b], f[b], rngs), rows, [0], Training(2, 20, ema=0.9))
+    assert all(p.grad is None for p in module.parameters())
+    assert all(p.untyped_storage().nbytes() == 4 * p.numel() for p in module.parameters())
 
 
 @pytest.mark.parametrize("amsgrad", [False, True])

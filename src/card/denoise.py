@@ -25,10 +25,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.nn import Linear, Table, affine, normal, softplus, softplus_of_two, uniform
+from card.nn import Linear, Space, Table, affine, gradient, normal, softplus, softplus_of_two, uniform
 from card.noise import Schedule
 from card.sample import Denoise
-
 
 IN_CACHE = 512  # rows whose activations stay in a core's cache
 
@@ -81,6 +80,7 @@ class TableDenoiser(Denoiser):
         self.hidden = nn.ModuleList(Linear(width, width, rngs) for _ in range(2))
         self.last = Linear(width, n_targets, rngs)
         self.times = Table(schedule.n_steps + 1, 3 * width, rngs)
+        self.space = Space()
 
     def context(self, x, f, rngs=None):
         response, rest = self.first.weight.split(
@@ -135,14 +135,57 @@ class TableDenoiser(Denoiser):
         eps = normal(rngs, *r.shape[1:])
         y = self.rounded.diffuse(r, eps, k)
         y = y + f if self.centred else y
-        first = self.first(torch.cat([y, f, x] if self.mean_input else [y, x], dim=2))
-        return (self.noise(first, self.times(k)) - eps).square().mean(dim=(1, 2))
+        inputs = torch.cat([y, f, x] if self.mean_input else [y, x], dim=2)
+        layers = (self.first, *self.hidden, self.last)
+        parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
+        return _NoiseError.apply(self.space, inputs, self.times(k), eps, *parameters)
 
     def antithetic_times(self, n: int, rngs: Sequence[Generator]) -> Tensor:
         """(M, n) steps of 1..T: a uniform half and its mirror image."""
         n_steps = self.schedule.n_steps
         half = (uniform(rngs, n // 2 + 1) * n_steps).long().clamp(max=n_steps - 1)
         return torch.cat([half, n_steps - 1 - half], dim=1)[:, :n] + 1
+
+
+class _NoiseError(torch.autograd.Function):
+    """The paper's network and its mean squared error (M,), with the gradient in closed form.
+
+    It is what autograd gives for `TableDenoiser.noise`, in less time: the slope of softplus comes with its
+    value, and every step works in the same memory. Arguments: that memory, what the first layer reads
+    (M, B, I), the rows of the table (M, B, 3H), the noise (M, B, K), and each layer's weight and bias, whose
+    gradients are added to in place.
+    """
+
+    @staticmethod
+    def forward(ctx, space: Space, inputs: Tensor, gates: Tensor, eps: Tensor, *parameters: Tensor) -> Tensor:
+        h, sums, slopes, below = inputs, [], [], [inputs]
+        for i, gate in enumerate(gates.chunk(3, dim=-1)):
+            sums.append(torch.baddbmm(parameters[2 * i + 1], h, parameters[2 * i], out=space("sum", i, gate)))
+            u = torch.mul(sums[i], gate, out=space("u", 0, gate))
+            slope = torch.clamp(u, max=64.0, out=space("slope", i, gate)).exp_()
+            h = torch.add(slope, 1.0, out=space("h", i, gate))
+            slopes.append(slope.div_(h))
+            below.append(torch.maximum(h.log_(), u, out=h))
+        error = torch.baddbmm(parameters[-1], h, parameters[-2]).sub_(eps)
+        ctx.space, ctx.parameters, ctx.kept = space, parameters, (gates, error, sums, slopes, below)
+        return error.square().mean(dim=(1, 2))
+
+    @staticmethod
+    def backward(ctx, upstream: Tensor):
+        space, parameters, (gates, error, sums, slopes, below) = ctx.space, ctx.parameters, ctx.kept
+        down = error * (upstream * (2.0 / error[0].numel()))[:, None, None]
+        by_gate = space("gates", 0, gates)
+        gates_and_grads = list(zip(gates.chunk(3, dim=-1), by_gate.chunk(3, dim=-1), strict=True))
+        for i in (3, 2, 1, 0):
+            weight, bias = parameters[2 * i : 2 * i + 2]
+            gradient(weight).baddbmm_(below[i].transpose(1, 2), down)
+            gradient(bias).add_(down.sum(1, keepdim=True))
+            if i > 0:
+                gate, grad = gates_and_grads[i - 1]
+                down = torch.bmm(down, weight.transpose(1, 2), out=space("down", i % 2, gate))
+                torch.mul(down.mul_(slopes[i - 1]), sums[i - 1], out=grad)
+                down.mul_(gate)
+        return None, None, by_gate, None, *[None] * len(parameters)
 
 
 def _silu_(u: Tensor) -> Tensor:

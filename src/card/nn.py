@@ -77,6 +77,44 @@ def affine(bias: Tensor, x: Tensor, weight: Tensor, out: Tensor | None = None) -
     return torch.baddbmm(bias, x, weight, out=out)
 
 
+class Space:
+    """Memory that is used again at every step of a training: to ask for it anew costs more than most sums."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[tuple, Tensor] = {}
+
+    def __call__(self, name: str, i: int, like: Tensor) -> Tensor:
+        """A tensor of the shape of another; whatever was in it under this name is lost."""
+        key = (name, i, like.shape, like.device)
+        if key not in self.tensors:
+            self.tensors[key] = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        return self.tensors[key]
+
+
+def gradient(parameter: Tensor) -> Tensor:
+    """The gradient that a parameter holds, to be added to in place; zeros if it has none yet."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of a table (M, R, O) by their numbers in all of it (M, B): (M, B, O).
+
+    Their gradients are added to the table's in place: a table is too large to be made anew at every step.
+    """
+
+    @staticmethod
+    def forward(ctx, table: Tensor, numbers: Tensor) -> Tensor:
+        ctx.table, ctx.numbers = table, numbers.flatten()
+        return table.flatten(0, 1).index_select(0, ctx.numbers).view(*numbers.shape, -1)
+
+    @staticmethod
+    def backward(ctx, upstream: Tensor):
+        gradient(ctx.table).flatten(0, 1).index_add_(0, ctx.numbers, upstream.flatten(0, 1))
+        return None, None
+
+
 class Table(nn.Module):
     """M tables of learnable rows, init U(0, 1): k (M, B) -> (M, B, O).
 
@@ -93,8 +131,7 @@ class Table(nn.Module):
         if self.rows is not None and torch.is_grad_enabled():
             return self.rows.look_up(k)
         first = torch.arange(len(k), device=k.device)[:, None] * self.weight.shape[1]
-        rows = self.weight.flatten(0, 1).index_select(0, (k + first).flatten())
-        return rows.view(*k.shape, -1)
+        return _Rows.apply(self.weight, k + first)
 
     def at(self, k: int) -> Tensor:
         """Row k of each member: (M, 1, O)."""

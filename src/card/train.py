@@ -85,24 +85,29 @@ def batches(rows: Tensor, batch_size: int, rngs: Sequence[Generator]) -> Iterato
     yield from rows.to(order.device).gather(1, order).split(batch_size, dim=1)
 
 
+def shares(flat: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
+    """Each parameter's part of a tensor that holds the numbers of all, in its shape."""
+    parts = flat.split([p.numel() for p in params])
+    return [part.view(p.shape) for part, p in zip(parts, params, strict=True)]
+
+
 class Adam:
     """PyTorch's fused Adam (AdamW where there is weight decay), without the optimiser's upkeep."""
 
-    def __init__(self, params: list[nn.Parameter], how: Training) -> None:
-        self.params, self.how = params, how
-        self.m, self.v, self.peak = ([torch.zeros_like(p) for p in params] for _ in range(3))
-        self.steps = [torch.zeros((), device=p.device) for p in params]
+    def __init__(self, flat: Tensor, params: Sequence[Tensor], how: Training) -> None:
+        self.flat, self.params, self.how = flat, params, how
+        self.m, self.v, self.peak = (torch.zeros_like(flat) for _ in range(3))
+        self.steps = torch.zeros((), device=flat.device)
 
-    def step(self, lr: float) -> None:
-        """One step with the gradients of the parameters, which are dropped."""
+    def step(self, grad: Tensor, lr: float) -> None:
         (adamw if self.how.weight_decay else adam)(
-            list[Tensor](self.params),
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params],
-            self.m,
-            self.v,
-            self.peak if self.how.amsgrad else [],
-            self.steps,
-            fused=self.params[0].device.type in {"cpu", "cuda"},
+            [self.flat],
+            [grad],
+            [self.m],
+            [self.v],
+            [self.peak] if self.how.amsgrad else [],
+            [self.steps],
+            fused=self.flat.device.type in {"cpu", "cuda"},
             amsgrad=self.how.amsgrad,
             beta1=self.how.betas[0],
             beta2=self.how.betas[1],
@@ -111,12 +116,11 @@ class Adam:
             eps=1e-8,
             maximize=False,
         )
-        for p in self.params:
-            p.grad = None
 
     def state(self) -> State:
-        parts = {"m": self.m, "v": self.v, "peak": self.peak, "steps": self.steps}
-        return {f"{name}.{i}": value for name, part in parts.items() for i, value in enumerate(part)}
+        parts = {"m": self.m, "v": self.v, "peak": self.peak}
+        state = {f"{n}.{i}": t for n, flat in parts.items() for i, t in enumerate(shares(flat, self.params))}
+        return state | {"steps.0": self.steps}
 
     def load(self, state: State) -> None:
         for name, value in self.state().items():
@@ -124,7 +128,11 @@ class Adam:
 
 
 class Loop:
-    """The state of one training run: weights, optimiser, averages, the best so far."""
+    """The state of one training run: weights, optimiser, averages, the best so far.
+
+    While it lasts the weights are parts of one tensor, and so are their gradients and averages: a step is a
+    few passes over memory, not a few for every layer.
+    """
 
     def __init__(self, module: nn.Module, n_members: int, n_rows: int, how: Training) -> None:
         self.module, self.how, self.n_members = module, how, n_members
@@ -133,8 +141,13 @@ class Loop:
         self.tables = self._lazy_tables()
         lazy = {id(table.weight) for table in self.tables.values()}
         self.params = [p for p in module.parameters() if p.requires_grad and id(p) not in lazy]
-        self.adam = Adam(self.params, how)
-        self.ema = [p.detach().clone() for p in self.params] if how.ema is not None else None
+        self.flat = torch.cat([p.detach().flatten() for p in self.params])
+        self.grad, self.flat_ema = torch.zeros_like(self.flat), self.flat.clone()
+        self.ema = shares(self.flat_ema, self.params) if how.ema is not None else None
+        parts = shares(self.flat, self.params), shares(self.grad, self.params)
+        for p, value, grad in zip(self.params, *parts, strict=True):
+            p.data, p.grad = value, grad
+        self.adam = Adam(self.flat, self.params, how)
         for table in self.tables.values():
             table.rows = RowAdam(table.weight, self.rates, how.betas, how.amsgrad, how.ema or LONG_MEMORY)
         self.step = 0
@@ -164,13 +177,14 @@ class Loop:
 
     def _descend(self) -> None:
         scale = self._clip()
-        self.adam.step(float(self.rates[self.step]))
+        self.adam.step(self.grad, float(self.rates[self.step]))
+        self.grad.zero_()
         for table in self.tables.values():
             assert table.rows is not None
             table.rows.step(scale)
         self.step += 1
         if self.ema is not None:
-            torch._foreach_lerp_(self.ema, list[Tensor](self.params), 1.0 - self._decay())
+            self.flat_ema.lerp_(self.flat, 1.0 - self._decay())
 
     def _decay(self) -> float:
         decay = self.how.ema or 0.0
@@ -178,22 +192,17 @@ class Loop:
 
     def _clip(self) -> Tensor:
         """Scale each member's gradient to norm at most `clip`; the factors (M,)."""
-        grads = [p.grad for p in self.params if p.grad is not None]
-        rows = [table.rows.square_norm() for table in self.tables.values() if table.rows is not None]
         if self.how.clip is None:
-            return torch.ones(self.n_members, device=grads[0].device)
-        if self.n_members == 1:  # one call for all tensors instead of several for each
-            norms = torch.stack(torch._foreach_norm(grads))
-            square = norms.square().sum() + sum(rows, torch.zeros(1, device=norms.device))
-        else:
-            norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in grads])
-            square = torch.stack([norms.square().sum(0), *rows]).sum(0)
+            return torch.ones(self.n_members, device=self.grad.device)
+        alone = self.n_members == 1
+        grads = [self.grad] if alone else [grad.flatten(1) for grad in shares(self.grad, self.params)]
+        norms = [torch.linalg.vector_norm(grad, dim=None if alone else 1).view(-1) for grad in grads]
+        rows = [table.rows.square_norm() for table in self.tables.values() if table.rows is not None]
+        square = torch.stack([norm.square() for norm in norms] + rows).sum(0)
         scale = (self.how.clip / (square.sqrt() + 1e-6)).clamp(max=1.0)
-        if self.n_members == 1:
-            torch._foreach_mul_(grads, scale[0])
-        else:
+        if scale.device.type != "cpu" or bool((scale < 1.0).any()):
             for grad in grads:
-                grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))
+                grad.mul_(scale if alone else scale[:, None])
         return scale
 
     def weights(self) -> State:
@@ -236,6 +245,8 @@ class Loop:
     def finish(self) -> Trace:
         """Leave the result in the module."""
         self._put(self.best if self.best is not None else self.weights())
+        for p in self.params:
+            p.data, p.grad = p.data.clone(), None
         for table in self.tables.values():
             table.rows = None
         self.trace.epochs = self.epoch
