@@ -109,6 +109,12 @@ def test_the_short_chain_has_the_spread_of_the_chain(std, n, off):
     assert exact_std(make_sampler("short-chain", linear(), n), std) == pytest.approx(chain, rel=off)
 
 
+@pytest.mark.parametrize("std", [0.01, 0.05, 0.3, 2.0])
+def test_the_short_chain_left_at_y_1_has_the_spread_of_the_chain_left_there(std):
+    chain = exact_std(make_sampler("ancestral-to-1", linear(), 0), std)
+    assert exact_std(make_sampler("short-chain-to-1", linear(), 64), std) == pytest.approx(chain, rel=0.003)
+
+
 def test_a_short_chain_of_as_many_evaluations_is_the_chain():
     schedule = linear(50, 1e-4, 0.4)
     assert make_sampler("short-chain", schedule, 50) == make_sampler("ancestral", schedule, 50)

@@ -29,7 +29,7 @@ OF_CLASSES: dict[str, list[Any]] = {
     "mean_batch_size": [Interval(numbers.Integral, 2, None, closed="left"), None],
     "mean_lr": [Interval(numbers.Real, 0, None, closed="neither")],
     "mean_weight_decay": [Interval(numbers.Real, 0, None, closed="left")],
-    "sampler": [StrOptions({name for name in SAMPLERS if not name.endswith("-to-1")})],  # votes: finished draws
+    "sampler": [StrOptions({name for name in SAMPLERS if not name.endswith("-to-1")})],  # votes are of y_0
     "read_level": [Interval(numbers.Real, 0, 10, closed="neither")],
     "floor": [Interval(numbers.Real, 0, None, closed="neither")],
     "tau": [Interval(numbers.Real, 0, None, closed="neither"), None],

@@ -82,8 +82,9 @@ class CARDRegressor(RegressorMixin, Estimator):
         The network of `mean="mlp"`.
     standardise_x, standardise_y : bool, default=True
     sampler : str, default="flow"
-        "flow" is exact and needs the "unit" denoiser. The others draw: "ancestral", "ancestral-to-1",
-        "short-chain", "ddim", "multistep", "multistep-sde".
+        "flow" is exact and needs the "unit" denoiser. The others draw: "ancestral",
+        "short-chain", "ddim", "multistep", "multistep-sde", and two that leave the chain at y_1, one step
+        early, as the paper's figures have it: "ancestral-to-1", "short-chain-to-1".
     n_evaluations : int, default=12
         Evaluations of the denoiser per latent or draw (not for "ancestral", which takes n_steps).
     n_nodes : int, default=12
