@@ -80,6 +80,28 @@ def test_the_gradient_in_closed_form_is_that_of_autograd(n_members, n_targets, m
         torch.testing.assert_close(parameter.grad, gradient)
 
 
+def tiny_numbers_are_kept():
+    return float(torch.tensor([1e-39]) * 1.0) > 0
+
+
+def test_a_training_leaves_the_processors_treatment_of_tiny_numbers_as_it_was():
+    x, f, r, rows = data(1)
+    module, within = make("table", [0]), []
+
+    def loss(b, rngs):
+        within.append(tiny_numbers_are_kept())
+        return module.loss(r[b], x[b], f[b], rngs)
+
+    for before in (True, False):
+        torch.set_flush_denormal(not before)
+        try:
+            train(module, loss, rows, [0], Training(1, 20, ema=0.9))
+            assert tiny_numbers_are_kept() == before
+        finally:
+            torch.set_flush_denormal(False)
+    assert not any(within)
+
+
 def test_after_a_training_each_weight_stands_for_itself_again():
     x, f, r, rows = data(1)
     module = make("table", [0])

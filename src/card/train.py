@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,6 +71,17 @@ class Trace:
     best_loss: Tensor
     losses: list[Tensor] = field(default_factory=list)
     epochs: int = 0
+
+
+@contextmanager
+def no_denormals() -> Iterator[None]:
+    """Numbers below 1e-38 count as 0: a CPU takes far longer for them, and gradients are full of them."""
+    already = float(torch.tensor([1e-39]) * 1.0) == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(already)
 
 
 def seed_of(*parts: int) -> int:
@@ -291,6 +303,7 @@ def _under(state: State, prefix: str) -> State:
     return {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
 
 
+@no_denormals()
 def train(
     module: nn.Module,
     loss: Loss,
