@@ -1,8 +1,9 @@
 """How far a queue of units is, and how long it will still take.
 
-Units weigh as much as their data have rows. One that is being fitted counts for up to half of its weight,
-as far as the checkpoint of the fit tells; once it is reported it counts in full. On a terminal there is a
-bar; elsewhere, in a log, a line now and then.
+Units weigh as much as their data have rows. One that is being fitted counts for a part of its weight, as far
+as the checkpoint of the fit tells; once it is reported it counts in full. How much of a unit is its fit, and
+how much its prediction, is told by those that are done. On a terminal there is a bar; elsewhere, in a log, a
+line now and then.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from safetensors import SafetensorError, safe_open
 
 from card.bench.execute import built
 from card.bench.kinds import KINDS
+from card.bench.reports import Report
 from card.bench.shelf import digest
 from card.bench.spec import Unit
 
-FITTING = 0.5  # of a unit's weight; the rest is prediction
+FITTING = 0.5  # of a unit's weight, where none is done yet; the rest is prediction
 BETWEEN_LINES = 60.0  # seconds
 
 
@@ -40,6 +42,7 @@ class Meter:
     todo: Sequence[Unit]
     tasks: Sequence[tuple[Unit, ...]]
     checkpoints: Path
+    fitting: float = FITTING
     clock: Callable[[], float] = time.monotonic
     done: set[Unit] = field(default_factory=set)
     seen: dict[tuple[Unit, ...], float] = field(default_factory=dict)  # how far each task has ever been
@@ -58,7 +61,7 @@ class Meter:
         left = [unit for unit in wanted if unit not in self.done]
         now = 1.0 if len(left) < len(wanted) else fitted_share(left, self.checkpoints)
         fitted = self.seen[task] = max(now, self.seen.get(task, 0.0))  # checkpoints go when the fit is done
-        return FITTING * fitted * sum(map(weight, left))
+        return self.fitting * fitted * sum(map(weight, left))
 
     def seconds_left(self) -> float | None:
         """At the pace so far; None before there is any."""
@@ -71,6 +74,14 @@ class Meter:
         left = self.seconds_left()
         words = f"{self.name}: {len(self.done)} of {len(self.todo)} done, {100 * self.share():.0f} %"
         return words if left is None else f"{words}, {duration(left)} left"
+
+
+def share_of_fits(done: Sequence[Report]) -> float:
+    """Of the seconds that units took, those of their fits; the rest are of predicting and scoring again."""
+    fits = sum(report.get("seconds_fit", 0.0) for report in done)
+    parts = [part for report in done for part in (report, *report.get("rescored", {}).values())]
+    all_seconds = fits + sum(part.get("seconds_predict", 0.0) for part in parts)
+    return fits / all_seconds if all_seconds else FITTING
 
 
 def fitted_share(task: Sequence[Unit], checkpoints: Path) -> float:
