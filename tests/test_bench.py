@@ -913,6 +913,7 @@ def test_shares_are_told_for_every_method_of_the_paper():
         ("card: UCI", "2", "2", "0", "0", "100 %", "100 %"),
         ("card: toys", "2", "1", "0", "1", "50 %", "50 %"),
         ("card: Boston ablation", "1", "0", "1", "0", "0 %", "100 %"),
+        ("card: all, the ablation at y_1", "4", "3", "0", "1", "75 %", "75 %"),
         ("pbp: UCI", "1", "0", "1", "0", "0 %", "100 %"),
     )
     assert parts[0].rows[0] == ("boston", "RMSE", "2.60 ± 0.10 (2)", "2.61 ± 0.63", "reproduced")
