@@ -3,10 +3,10 @@
     python benchmarks/samplers.py          # or only a part: python benchmarks/samplers.py short, or classes
 
 First r_0 ~ N(0.7, 0.3^2) with the perfect denoiser, whose answer is known; then smaller and larger
-residuals, for what the chain makes of them; then the network of the paper, trained for a minute on the
-inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too briefly, on the linear toy:
-how wide its draws are; then classifiers of noisy digits, by both recipes: whether 100 draws by fewer steps
-say of each digit what 100 draws by a thousand steps say.
+residuals, for what the chain makes of them, and two toys by their very laws; then the network of the paper,
+trained for a minute on the inverse sinusoidal toy: QICE and CRPS of 200 draws per row; then one trained too
+briefly, on the linear toy: how wide its draws are; then classifiers of noisy digits, by both recipes: whether
+100 draws by fewer steps say of each digit what 100 draws by a thousand steps say.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from sklearn.model_selection import train_test_split
 
 from card import CARDClassifier, CARDRegressor
 from card.datasets import make_toy
+from card.datasets._laws import Law
 from card.metrics import crps, qice
-from card.noise import linear
-from card.sample import make_sampler
+from card.noise import Schedule, linear
+from card.sample import Denoise, make_sampler
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from oracles import exact_std, gaussian_denoiser
@@ -57,6 +58,52 @@ def small_residuals() -> None:
         sampler = make_sampler(name, linear(), n)
         found = [exact_std(sampler, size) / size for size in sizes]
         print(f"| {name} | {n} |", " | ".join(f"{one:.3f}" for one in found), "|")
+
+
+def perfect_on_toys() -> None:
+    """What the paper's chain makes of two toys when the denoiser is perfect: coverage and QICE by the law."""
+    print("\n| toy | steps | y_0: PICP | QICE | y_1: PICP | QICE |\n|---|---|---|---|---|---|")
+    for name in ("inverse_sinusoidal", "log_log_cubic"):
+        toy = make_toy(name, random_state=0, variant="authors")
+        x, unit = toy.X[:150], toy.y.std() if name == "log_log_cubic" else 1.0
+        atoms = torch.from_numpy(toy.law.quantile(x, (np.arange(300) + 0.5) / 300) / unit)
+        f = atoms.mean(1, keepdim=True)
+        for schedule, sampler in ((linear(50, 1e-4, 0.4), "ancestral"), (linear(), "short-chain")):
+            cells = []
+            for name_of_state in (sampler, f"{sampler}-to-1"):
+                walk = make_sampler(name_of_state, schedule, 64)
+                rng = torch.Generator().manual_seed(0)
+
+                def normal(rng: torch.Generator = rng) -> torch.Tensor:
+                    return torch.randn(150, 300, generator=rng, dtype=torch.float64)
+
+                r = walk(denoiser_of(atoms - f, schedule), normal(), normal)
+                cells += scores_by_the_law(toy.law, x, unit * (r + f).numpy())
+            print(
+                f"| {name} | {schedule.n_steps} |", " | ".join(f"{one:.2f}" for one in cells), "|", flush=True
+            )
+
+
+def denoiser_of(atoms: torch.Tensor, schedule: Schedule) -> Denoise:
+    """E[r_0 | r_k] where r_0 of each row is any of its atoms (N, A), all equally likely."""
+
+    def denoise(r: torch.Tensor, k: int) -> torch.Tensor:
+        alpha, sigma = float(schedule.alpha[k]), float(schedule.sigma[k])
+        found = []
+        for noisy, mine in zip(r, atoms, strict=True):
+            distance = (noisy[:, None] - alpha * mine) / sigma
+            found.append(torch.softmax(-0.5 * distance.square(), 1) @ mine)
+        return torch.stack(found)
+
+    return denoise
+
+
+def scores_by_the_law(law: Law, x: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
+    """PICP and QICE in percent of draws (N, S), by the probability of intervals instead of by test rows."""
+    edges = np.percentile(draws, [2.5, 97.5, *range(10, 100, 10)], axis=1).T
+    cdf = law.cdf(x, edges)
+    tenths = np.diff(cdf[:, 2:], axis=1, prepend=0.0, append=1.0).mean(0)
+    return 100 * (cdf[:, 1] - cdf[:, 0]).mean(), 100 * np.abs(tenths - 0.1).mean()
 
 
 def trained_network() -> None:
@@ -161,6 +208,7 @@ CHAIN_AND_OTHERS = {
 PARTS = {
     "known": known_answer,
     "small": small_residuals,
+    "toys": perfect_on_toys,
     "trained": trained_network,
     "short": short_training,
     "classes": classes,
