@@ -56,3 +56,11 @@ def mixture_denoiser(schedule, means: list[float], std: float):
 
 def mixture_cdf(y: Tensor, means: list[float], std: float) -> Tensor:
     return torch.stack([0.5 * (1 + torch.erf((y - m) / (std * math.sqrt(2)))) for m in means]).mean(0)
+
+
+def table_noise(network, y: Tensor, f: Tensor, x: Tensor, gates: Tensor) -> Tensor:
+    """eps by the paper's network (CARD, Table 6a), from the rows of its table (M, B or 1, 3H)."""
+    h = torch.cat([y, f, x] if network.mean_input else [y, x], dim=2)
+    for layer, gate in zip((network.first, *network.hidden), gates.chunk(3, dim=-1), strict=True):
+        h = torch.nn.functional.softplus(layer(h) * gate)
+    return network.last(h)

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from oracles import exact_std, gamma_step, gaussian_denoiser
+from oracles import exact_std, gamma_step, gaussian_denoiser, table_noise
 
 from card.denoise import TableDenoiser
 from card.nn import generators, softplus
@@ -171,8 +171,7 @@ def test_the_papers_network_says_in_sampling_what_it_says_in_training(size):
     network = TableDenoiser(3, 2, schedule, generators([0, 1]), width=16)
     x, f, r = (size * torch.randn(2, 40, n, generator=torch.Generator().manual_seed(n)) for n in (3, 2, 2))
     for k in (1, 25, 50):
-        first = network.first(torch.cat([r + f, f, x], dim=2))
-        eps = network.noise(first, network.times.at(k)).detach()
+        eps = table_noise(network, r + f, f, x, network.times.at(k)).detach()
         alpha, sigma = float(schedule.alpha[k]), float(schedule.sigma[k])
         estimate = network.at(network.context(x, f), schedule)(r, k)
         torch.testing.assert_close(estimate, (r - sigma * eps) / alpha, rtol=1e-4, atol=1e-4 * size / alpha)

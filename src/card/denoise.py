@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from card.nn import Linear, Space, Table, affine, gradient, normal, softplus, softplus_of_two, uniform
+from card.nn import Linear, Space, Table, affine, gradient, normal, softplus_of_two, uniform
 from card.noise import Schedule
 from card.sample import Denoise
 
@@ -90,14 +90,6 @@ class TableDenoiser(Denoiser):
         context = affine(self.first.bias, row, rest)
         return affine(context, f, response) if self.centred else context
 
-    def noise(self, first: Tensor, gates: Tensor) -> Tensor:
-        """eps, from the first layer's sums (M, B, H) and the table rows of the times (M, B or 1, 3H)."""
-        one, two, three = gates.split(self.width, dim=-1)
-        h = softplus(first * one)
-        h = softplus(self.hidden[0](h) * two)
-        h = softplus(self.hidden[1](h) * three)
-        return self.last(h)
-
     def at(self, context, schedule):
         if schedule is not self.schedule:
             raise ValueError(
@@ -111,7 +103,7 @@ class TableDenoiser(Denoiser):
 
         @torch.no_grad()
         def denoise(r: Tensor, k: int) -> Tensor:
-            """As `noise`, with activations in units of log 2, and gates multiplied onto the weights."""
+            """With activations in units of log 2, and gates multiplied onto the weights."""
             gates = self.times.at(k)
             parts = gates.split(self.width, dim=-1)
             layers = [
@@ -150,10 +142,10 @@ class TableDenoiser(Denoiser):
 class _NoiseError(torch.autograd.Function):
     """The paper's network and its mean squared error (M,), with the gradient in closed form.
 
-    It is what autograd gives for `TableDenoiser.noise`, in less time: the slope of softplus comes with its
-    value, and every step works in the same memory. Arguments: that memory, what the first layer reads
-    (M, B, I), the rows of the table (M, B, 3H), the noise (M, B, K), and each layer's weight and bias, whose
-    gradients are added to in place.
+    Autograd would give the same and take longer: here the slope of softplus comes with its value, and every
+    step works in the same memory. Arguments: that memory, what the first layer reads (M, B, I), the rows of
+    the table (M, B, 3H), the noise (M, B, K), and each layer's weight and bias, whose gradients are added to
+    in place.
     """
 
     @staticmethod
