@@ -28,7 +28,7 @@ from card.nn import generators
 LEARNERS = {
     "deep-ensembles": DeepEnsembleRegressor(n_members=2, epochs=60, lr=0.01, random_state=0),
     "mc-dropout": MCDropoutRegressor(dropout=(0.01, 0.3), hidden=(50,), epochs=60, lr=0.01, random_state=0),
-    "mdn": MixtureDensityRegressor(n_components=2, hidden=(50,), epochs=60, lr=0.01, random_state=0),
+    "mdn": MixtureDensityRegressor(n_components=2, hidden=(50,), epochs=60, lr=0.004, random_state=0),
     "gcds": GCDSRegressor(hidden=(50,), epochs=100, lr=0.005, random_state=0),
     "pbp": PBPRegressor(hidden=(20,), epochs=2, random_state=0),
 }

@@ -30,7 +30,7 @@ from card.bench.cluster import n_workers
 from card.bench.errors import BenchError
 from card.bench.execute import built
 from card.bench.experiments import build, load, parse_indices
-from card.bench.kinds import KINDS, UCI, Data
+from card.bench.kinds import KINDS, TOYS, UCI, Data
 from card.bench.meter import Meter, share_of_fits
 from card.bench.render import Table, render
 from card.bench.reports import append, identity, read, repair
@@ -460,7 +460,8 @@ def test_boston_walks_the_papers_chain_and_the_rest_may_take_fewer_steps():
     samplers = {name: built(unit).sampler for unit in uci.units() + toys.units() for name in [unit.dataset]}
     assert {name for name, sampler in samplers.items() if sampler == "ancestral"} == {"boston"}
     rest = samplers.keys() - {"boston"}
-    assert {samplers[name] for name in rest} == {"short-chain"}
+    assert {samplers[name] for name in rest & TOYS.keys()} == {"short-chain-to-1"}
+    assert {samplers[name] for name in rest - TOYS.keys()} == {"short-chain"}
     assert {settings[name]["n_evaluations"] for name in rest} == {64, 80}
     assert {built(unit).n_draws for unit in uci.units() if unit.dataset != "year"} == {1000}
     assert {name for unit in uci.units() if unit.dataset == "boston" for name, _ in unit.rescore} == {
