@@ -987,8 +987,11 @@ def test_the_law_of_a_toy_is_scored_on_the_rows_of_the_reports_beside_it():
     (table,) = luck.toy_law(reports)
     (row,) = table.rows
     assert row[:3] == ("Sinusoidal", "2", "0.60 ± 0.00")
-    assert row[6] == f"{np.mean(covered):.2f} ± {np.std(covered):.2f}", "of the same noise"
-    assert row[7] == "94.81 ± 0.54"
+    assert row[7] == f"{np.mean(covered):.2f} ± {np.std(covered):.2f}", "of the same noise"
+    assert row[8] == "94.81 ± 0.54"
+    assert row[9] == "94.93 ± 0.54", "as far apart as the paper's own ten runs"
+    (table,) = luck.toy_law([{**r, "recipe": "modern"} for r in reports])
+    assert len(table.rows[0]) == 8, "other rows than the paper's"
     law = [luck.scores_of_the_law("linear", seed, "paper")["qice"] for seed in range(20)]
     assert np.mean(law) == pytest.approx(0.53, abs=0.06), "the floor of a perfect forecaster at 2048 rows"
 
