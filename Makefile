@@ -35,8 +35,9 @@ reproduction: $(STAMP)
 	$(BIN)/card bench run uci --recipe paper --datasets boston
 	$(BIN)/card bench run uci --recipe paper --datasets yacht,energy
 	$(BIN)/card bench run uci --recipe paper --datasets concrete,wine --splits 0-4
-	$(BIN)/card bench run uci --recipe paper --datasets kin8nm,power,naval,protein --splits 0
-	$(BIN)/card bench run toy
+	$(BIN)/card bench run uci --recipe paper --datasets kin8nm,power --splits 0-2
+	$(BIN)/card bench run uci --recipe paper --datasets naval,protein --splits 0
+	$(BIN)/card bench run toy --seeds 0-2
 	$(BIN)/card bench run boston-ablation
 	$(BIN)/card bench page docs/reproduction.md
 	$(BIN)/card bench figure all --recipe paper
