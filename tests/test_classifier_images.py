@@ -153,6 +153,33 @@ def test_the_encoder_runs_once_a_row_whatever_the_draws():
         assert Counting.rows == 32 * clf.model_.n_members
 
 
+class Witness(nn.Module):
+    """A network that keeps what it reads: while it learns, and while it is only asked."""
+
+    def __init__(self, n_out: int) -> None:
+        super().__init__()
+        self.layers = flat_module(n_out)
+        self.learned, self.asked = [], []
+
+    def __deepcopy__(self, memo):
+        return self  # the very one that the test holds
+
+    def forward(self, x):
+        (self.learned if self.training else self.asked).append(x.detach().numpy().copy())
+        return self.layers(x)
+
+
+def test_the_papers_network_meets_noise_drawn_anew_at_every_look_and_f_reads_the_same():
+    f, encoder = Witness(3), Witness(16)
+    settings = PAPER | {"denoiser": "table", "cv": None, "epochs": 4, "noise": 0.5, "copies": 3}
+    CARDClassifier(**settings, mean=f, encoder=encoder).fit(X, Y)
+    met = np.concatenate([batch for batch in encoder.learned if len(batch) > 2])
+    assert len(met) == 4 * len(X)  # an epoch is every row once
+    assert len(np.unique(met[:, 0, 0, 0])) == len(met)
+    asked = {image.tobytes() for batch in f.asked for image in batch}
+    assert all(image.tobytes() in asked for image in met)
+
+
 def test_noise_is_fresh_in_every_copy_and_of_the_asked_size():
     copies = noisy(np.zeros((50, 1, 8, 8), np.uint8), 2.0, 3, np.random.default_rng(0))
     assert copies.shape == (150, 1, 8, 8)

@@ -218,9 +218,15 @@ def _with_networks(
     name = mean if isinstance(mean, str) else "module"
     reader = Reader(NetworkClassifier(stacked, pixels, name), pixels, "", n_classes, 0.1 / len(x))
     _set_view(reader, x, fitting)
-    copies = fitting["copies"] if fitting["noise"] else 1
+    copies = fitting["copies"] if fitting["noise"] and not looks_anew(reader, fitting) else 1
     parts = [_unseen(reader, x, y, test, j, copies, rng, fitting) for j, (_, test) in enumerate(splits)]
     return reader, _joined(reader, parts, len(splits), groups, fitting)
+
+
+def looks_anew(reader: Reader, fitting: Fitting) -> bool:
+    """Whether the denoiser meets noise drawn anew at every look: the paper's, where one network is f."""
+    papers = fitting["denoiser"] == "table" and fitting["cv"] is None and fitting["noise"] > 0
+    return papers and reader.view == "pixels" and isinstance(reader.mean, NetworkClassifier)
 
 
 def _network_splits(x: np.ndarray, y: np.ndarray, groups: Any, fitting: Fitting) -> list[Split]:

@@ -20,9 +20,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from card import networks
+from card.base import looks_anew
 from card.class_denoise import EncoderDenoiser, ProductDenoiser, PrototypeDenoiser, RowDenoiser, with_head
 from card.class_model import ClassModel, Glimpse, class_sampler
-from card.class_networks import Lesson, even_batches, teach
+from card.class_networks import Lesson, even_batches, on_cpu, teach
 from card.confidence import Evidence, tune_temperature, weigh
 from card.deferral import Doubt, doubt
 from card.fit import Fitting, Size, rectangle
@@ -96,10 +97,8 @@ def fit_around(
     if encoders is not None:
         denoiser = EncoderDenoiser(encoders, n_classes, fitting["mean_input"], centred)
     else:
-        prototypes = np.eye(n_classes, dtype=np.float32)[seen.y]
-        r = prototypes - seen.f if centred else prototypes
         fit = _fit_paper if fitting["denoiser"] == "table" else _fit_rows
-        denoiser = fit(reader, seen, r, x.shape[1:], fitting)
+        denoiser = fit(reader, seen, x, fitting)
     denoiser = denoiser.to(fitting.device)
     denoiser.eval()
     model = ClassModel(reader, denoiser, denoiser.n_members, centred, fitting.device)
@@ -141,30 +140,49 @@ def _looker(reader: Reader, seen: Seen, fitting: Fitting) -> Callable[[Tensor], 
     if reader.view != "pixels":
         x = x.to(fitting.device)
         return lambda rows: x[rows]
-
-    def look(rows: Tensor) -> Tensor:
-        images = x[rows.cpu()]
-        images = images.float() / 255 if images.dtype == torch.uint8 else images.float()
-        return reader.pixels(images).to(fitting.device)
-
-    return look
+    return lambda rows: reader.pixels(_unit(x[rows.cpu()])).to(fitting.device)
 
 
-def _fit_rows(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting) -> RowDenoiser:
+def _unit(images: Tensor) -> Tensor:
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
+
+
+def _meeting(reader: Reader, seen: Seen, x: np.ndarray, fitting: Fitting) -> Callable[..., tuple]:
+    """(rows (1, B), generator) -> x and f as the paper's denoiser meets them, noisy anew where they are."""
+    if looks_anew(reader, fitting):
+        images, unit, noise = torch.from_numpy(x), torch.from_numpy(seen.unit), fitting["noise"]
+
+        def meet(rows: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
+            image = _unit(images[unit[rows[0].cpu()]])
+            image += noise * torch.randn(image.shape, generator=on_cpu(rng))
+            f = torch.from_numpy(reader.f(image.numpy()))
+            return reader.pixels(image).to(fitting.device)[None], f.to(fitting.device)
+
+        return meet
+    look, f = _looker(reader, seen, fitting), torch.from_numpy(seen.f).to(fitting.device)
+    return lambda rows, rng: (look(rows), f[rows])
+
+
+def _prototypes(seen: Seen, n_classes: int, fitting: Fitting) -> Tensor:
+    return torch.eye(n_classes)[torch.from_numpy(seen.y)].to(fitting.device)
+
+
+def _fit_rows(reader: Reader, seen: Seen, x: np.ndarray, fitting: Fitting) -> RowDenoiser:
     n_members, n = len(seen.learn), max(map(len, seen.learn))
     seeds = [seed_of(fitting.seed, 11, m) for m in range(n_members)]
     size = Size.of(n)
     denoiser = RowDenoiser(
         seen.x.shape[1],
-        r.shape[1],
+        reader.n_classes,
         generators(seeds),
         fitting["width"] or size.width,
         fitting["dropout"],
         fitting["mean_input"],
         fitting["prior"] == "mean",
     ).to(fitting.device)
-    look = _looker(reader, seen, fitting)
-    residual, f = (torch.from_numpy(a).to(fitting.device) for a in (r, seen.f))
+    look, f = _looker(reader, seen, fitting), torch.from_numpy(seen.f).to(fitting.device)
+    prototypes = _prototypes(seen, reader.n_classes, fitting)
+    residual = prototypes - f if fitting["prior"] == "mean" else prototypes
 
     def loss(rows: Tensor, rngs: Sequence[Generator]) -> Tensor:
         return denoiser.loss(residual[rows], look(rows), f[rows], rngs)
@@ -212,8 +230,9 @@ def _held_out(denoiser: PrototypeDenoiser, look, y: Tensor, f: Tensor, rows: Ten
     return held_out
 
 
-def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting: Fitting) -> ProductDenoiser:
+def _fit_paper(reader: Reader, seen: Seen, x: np.ndarray, fitting: Fitting) -> ProductDenoiser:
     (rows,) = seen.learn
+    shape, centred = x.shape[1:], fitting["prior"] == "mean"
     seed = seed_of(fitting.seed, 5)
     width = fitting["width"] or 128
     if reader.view == "frozen":  # its features are what there is to read
@@ -225,15 +244,14 @@ def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting:
         raise ValueError(f"encoder must give width={width} numbers a row with denoiser='table'.")
     denoiser = ProductDenoiser(
         Stacked([encoder]),
-        r.shape[1],
+        reader.n_classes,
         fitting.schedule,
         generators([seed]),
         width,
         fitting["mean_input"],
-        fitting["prior"] == "mean",
+        centred,
     ).to(fitting.device)
-    look = _looker(reader, seen, fitting)
-    residual, f = (torch.from_numpy(a).to(fitting.device) for a in (r, seen.f))
+    meet, prototypes = _meeting(reader, seen, x, fitting), _prototypes(seen, reader.n_classes, fitting)
     how = Training(
         epochs=fitting["epochs"] or 1000,
         batch_size=even_batches(len(rows), fitting["batch_size"] or 256),
@@ -245,7 +263,9 @@ def _fit_paper(reader: Reader, seen: Seen, r: np.ndarray, shape: Shape, fitting:
     )
 
     def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
-        return denoiser.loss(residual[batch], look(batch), f[batch], rngs)
+        seen_of_x, f = meet(batch, rngs[0])
+        y_0 = prototypes[batch]
+        return denoiser.loss(y_0 - f if centred else y_0, seen_of_x, f, rngs)
 
     denoiser.train()
     stage, progress = fitting.stage("denoiser"), fitting.bars.training("denoiser")

@@ -91,7 +91,7 @@ def teach(
         return pixels(image).to(fitting.device)[None]
 
     def loss(batch: Tensor, rngs: Sequence[Generator]) -> Tensor:
-        logits = net(read(batch[0], _on_cpu(rngs[0])))[0]
+        logits = net(read(batch[0], on_cpu(rngs[0])))[0]
         if logits.dim() != 2 or logits.shape[1] != n_classes:
             raise ValueError(
                 f"mean must give logits of shape (rows, {n_classes}), one for each class; "
@@ -115,7 +115,7 @@ def even_batches(n: int, batch_size: int) -> int:
     return batch_size
 
 
-def _on_cpu(rng: Generator) -> Generator:
+def on_cpu(rng: Generator) -> Generator:
     return rng if rng.device.type == "cpu" else Generator().manual_seed(rng.initial_seed())
 
 

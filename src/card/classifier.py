@@ -58,7 +58,7 @@ class CARDClassifier(ClassifierMixin, Triage, Estimator):
     noise : float, default=0
         Gaussian noise drawn anew at every look at a training image; rows at predict are taken as they are.
     copies : int, default=4
-        Noisy copies of an image that the denoiser learns from.
+        Noisy copies of an image that the denoiser learns from; the paper's network meets fresh noise instead.
     augment : None, "shift", "flip-shift", "flip-nudge" or callable, default=None
         How images are varied while a network learns, mirrored and moved by up to 2, 4 or 1 pixels: (images,
         generator) -> images.
