@@ -244,5 +244,6 @@ def test_a_checkpoint_removes_its_own_files_and_nobody_elses(tmp_path):
     checkpoint.stage("mean").save(lambda: {"a": torch.ones(1)}, force=True)
     Checkpoint(tmp_path, "theirs").stage("other").save(lambda: {"a": torch.ones(1)}, force=True)
     (tmp_path / "llama.safetensors").write_bytes(b"not ours")
+    (tmp_path / ".mean.safetensors.17.partial").write_bytes(b"its writer was killed")
     checkpoint.clear()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["llama.safetensors", "other.safetensors"]

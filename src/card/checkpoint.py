@@ -92,6 +92,8 @@ class Checkpoint:
         """Remove what this class writes; leave anything else in the folder alone."""
         for file in self.folder.glob("*.safetensors"):
             if _identity(file) == self.identity:
+                for partial in self.folder.glob(f".{file.name}.*.partial"):  # of a writer that was killed
+                    partial.unlink()
                 file.unlink()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             shutil.rmtree(self.folder)
