@@ -711,7 +711,11 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
         (["run", "uci", "--set", "epochs"], "cannot read --set 'epochs'; write key=value"),
         (["run", "uci", "--set", "sampler=multistp"], "The 'sampler' parameter of CARDRegressor must be"),
         (["run", "uci", "--datasets", ","], "name a data set"),
-        (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=100 prior=f'?"),
+        (["run", "boston-ablation", "--variants", "T=1000"], "did you mean 'T=1000 prior=zero'?"),
+        (["run", "boston-ablation", "--variants", "T=1000 prior=zer"], "did you mean 'T=1000 prior=zero'?"),
+        (["run", "uci", "--jobs", "0"], "Invalid value for '--jobs'"),
+        (["run"], "Missing argument 'experiment'"),
+        (["rn"], "No such command 'rn'. Did you mean 'run'? see card bench --help"),
         (["run", "boston-ablation", "--variants", ","], "name a variant"),
         (["run", "uci", "--variants", "V1"], "uci has no variants"),
         (
@@ -737,7 +741,7 @@ def test_ray_gets_as_many_tasks_at_a_time_as_it_has_processors(tmp_path, monkeyp
 )
 def test_a_mistake_is_one_line_exit_code_2_and_nothing_written(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(app, words, prog_name="card bench")
     assert result.exit_code == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

@@ -20,6 +20,7 @@ FLOORS = [
         "images",
         "views",
         "bundle",
+        "commands",
     },
     {"nn", "networks", "stacked", "encoding", "forest", "files", "confidence", "labels"},
     {"writing", "features", "sample", "train", "deferral"},

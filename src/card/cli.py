@@ -15,31 +15,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-UsageError: type[Any] = typer.BadParameter.__bases__[0]  # Typer exports only this child of it
-
-
-class OneLine(TyperGroup):
-    """A command line that tells wrong arguments in one line, as it tells other problems."""
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        if not options.get("standalone_mode", True):
-            return super().main(*args, **options)
-        try:
-            code = super().main(*args, **{**options, "standalone_mode": False})
-        except typer.Abort:
-            code = 1
-        except UsageError as error:
-            code = error.exit_code
-            command = "card" if error.ctx is None else error.ctx.command_path
-            if "Usage:" in error.format_message():  # nothing was asked: help is the answer
-                error.show()
-            else:
-                said = " ".join(error.format_message().split())
-                typer.echo(f"card: {said.rstrip('.')}; see {command} --help", err=True)
-        raise SystemExit(code if isinstance(code, int) else 0)
-
+from card.commands import OneLine
 
 app = typer.Typer(
     name="card",

@@ -24,9 +24,12 @@ from card.bench.page import filled
 from card.bench.render import FORMATS, render
 from card.bench.reports import DamagedReportWarning
 from card.bench.spec import Experiment, Override, Settings, freeze, narrow
+from card.commands import OneLine
 
 app = typer.Typer(
     name="bench",
+    cls=OneLine,
+    add_completion=False,
     help="Run experiments, and turn their reports into tables and figures.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -15,7 +15,7 @@ class DataNotAvailable(RuntimeError):
 
 
 def unknown(what: str, name: object, choices: Iterable[str], where: str = "") -> BenchError:
-    """The error for a name that is not among the choices.
+    """The error for a name that is not among the choices: one that begins so is nearest.
 
     Examples
     --------
@@ -25,7 +25,9 @@ def unknown(what: str, name: object, choices: Iterable[str], where: str = "") ->
     experiments/uci.toml: unknown method 'zzz'; choose from card, pbp
     """
     valid = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(str(name).lower(), valid, n=1, cutoff=0.5)
+    given = str(name).lower()
+    begun = [choice for choice in valid if given and choice.startswith(given)]
+    near = sorted(begun, key=len) or get_close_matches(given, valid, n=1, cutoff=0.5)
     remedy = f"did you mean {valid[near[0]]!r}?" if near else f"choose from {', '.join(valid.values())}"
     prefix = f"{where}: " if where else ""
     return BenchError(f"{prefix}unknown {what} {name!r}; {remedy}")
