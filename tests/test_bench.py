@@ -31,7 +31,8 @@ from card.bench.errors import BenchError
 from card.bench.execute import built
 from card.bench.experiments import build, load, parse_indices
 from card.bench.kinds import KINDS, TOYS, UCI, Data
-from card.bench.meter import Meter, share_of_fits
+from card.bench.ledger import Ledger
+from card.bench.meter import Meter, costs
 from card.bench.render import Table, render
 from card.bench.reports import append, identity, read, repair
 from card.bench.shelf import Clock, digest
@@ -583,41 +584,60 @@ def test_seconds_of_a_killed_fit_are_not_forgotten(tmp_path):
         assert before == 0.0
 
 
+def paper_units(kind="uci", **raw):
+    """Units of the paper's recipe with ten epochs."""
+    raw = {"kind": kind, "recipe": "paper", "overrides": [{"set": {"epochs": 10}}], **raw}
+    return build("x", raw).units()
+
+
+def report_of(unit, fit=1.0, predict=1.0, **more):
+    """What a run says of a unit that it has done in so many seconds."""
+    rows = KINDS[unit.kind].rows(unit.dataset)
+    seconds = {"seconds_fit": fit, "seconds_predict": predict, "config": {"rows": [rows - 10, 10]}}
+    return {**unit.identity(), "metrics": {}, **seconds, **more}
+
+
+def fitted_to(epoch: int, path: Path) -> None:
+    write_atomically(path, save({"epoch": torch.tensor(epoch)}))
+
+
 def test_a_queue_tells_how_far_it_is_and_how_long_it_will_take(tmp_path):
-    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0-3", "recipe": "paper"}
-    units = build("x", {**raw, "overrides": [{"set": {"epochs": 10}}]}).units()
+    units, ledger = paper_units(datasets=["yacht"], splits="0-3"), Ledger(tmp_path, "x.jsonl")
     now = [0.0]
-    meter = Meter("x", units, [tuple(units)], tmp_path, clock=lambda: now[0])
-    assert meter.line() == "x: 0 of 4 done, 0 %"
-    path = tmp_path / digest(units) / "denoiser.safetensors"
-    write_atomically(path, save({"epoch": torch.tensor(5)}))
+    meter = Meter("x", units, [tuple(units)], ledger, costs(units, []), clock=lambda: now[0])
+    assert meter.look() == (0.0, "x: 0 of 4 done, 0 %")
+    path = ledger.checkpoints / digest(units) / "denoiser.safetensors"
+    fitted_to(5, path)
     now[0] = 60.0
-    assert meter.line() == "x: 0 of 4 done, 25 %, 3 min left"
+    assert meter.look() == (0.25, "x: 0 of 4 done, 25 %, 3 min left")
     path.unlink()
-    assert meter.line() == "x: 0 of 4 done, 25 %, 3 min left", "what was once fitted is not forgotten"
-    meter.done.update(units[:2])
-    assert meter.line() == "x: 2 of 4 done, 75 %, 20 s left", "those not yet scored count for half"
+    assert meter.look() == (0.25, "x: 0 of 4 done, 25 %, 3 min left"), "what was once fitted is not forgotten"
+    append(ledger.path, [report_of(unit) for unit in units[:2]])
+    assert meter.look() == (0.75, "x: 2 of 4 done, 75 %, 20 s left"), "those not yet scored count for half"
+    meter.over.update(units[1:3])
+    assert meter.look() == (0.875, "x: 3 of 4 done, 88 %, 9 s left"), "what failed is over as well, and once"
 
 
-def test_how_much_of_a_unit_is_its_fit_is_told_by_those_that_are_done(tmp_path):
-    done = [
-        {"seconds_fit": 90.0, "seconds_predict": 10.0},
-        {"seconds_fit": 90.0, "seconds_predict": 5.0, "rescored": {"other": {"seconds_predict": 5.0}}},
-    ]
-    assert share_of_fits(done) == pytest.approx(0.9)
-    assert share_of_fits([]) == 0.5
-    raw = {"kind": "uci", "datasets": ["yacht"], "splits": "0", "recipe": "paper"}
-    units = build("x", {**raw, "overrides": [{"set": {"epochs": 10}}]}).units()
-    write_atomically(tmp_path / digest(units) / "denoiser.safetensors", save({"epoch": torch.tensor(5)}))
-    assert Meter("x", units, [tuple(units)], tmp_path, share_of_fits(done)).share() == pytest.approx(0.45)
+def test_what_units_will_take_is_told_by_the_most_alike_that_are_done(tmp_path):
+    boston = paper_units(datasets=["boston"], splits="0-1")
+    variants = [{"name": name, "set": {}} for name in ("long", "short")]
+    long, _, short, other = paper_units(datasets=["boston"], splits="0-1", variants=variants)
+    (yacht,) = paper_units(datasets=["yacht"], splits="0")
+    rescored = {"other": {"metrics": {}, "seconds_predict": 25.0}}
+    done = [report_of(long, 20.0, 60.0), report_of(short, 20.0, 5.0, rescored=rescored)]
+    found = costs([long, other, *boston, yacht], done)
+    assert found[long] == pytest.approx((20.0, 60.0))
+    assert found[other] == pytest.approx((20.0, 30.0)), "its variant has been done, scored twice"
+    assert found[boston[0]] == pytest.approx((20.0, 45.0)), "its data set has"
+    assert found[yacht] == pytest.approx(np.array([20.0, 45.0]) * 308 / 506), "by the row"
+    assert sum(costs([yacht], [])[yacht]) == 308, "with nothing done, rows alone tell"
 
 
 def test_denoisers_that_learn_one_after_the_other_are_seen_to_move(tmp_path):
-    raw = {"kind": "image", "datasets": ["noisy_mnist"], "seeds": "0", "recipe": "paper"}
-    units = build("x", {**raw, "overrides": [{"set": {"epochs": 10}}]}).units()
-    meter = Meter("x", units, [tuple(units)], tmp_path)
-    write_atomically(tmp_path / digest(units) / "0-denoiser-0.safetensors", save({"epoch": torch.tensor(5)}))
-    assert meter.share() == pytest.approx(0.25)
+    units, ledger = paper_units("image", datasets=["noisy_mnist"], seeds="0"), Ledger(tmp_path, "x.jsonl")
+    meter = Meter("x", units, [tuple(units)], ledger, costs(units, []))
+    fitted_to(5, ledger.checkpoints / digest(units) / "0-denoiser-0.safetensors")
+    assert meter.look()[0] == pytest.approx(0.25)
 
 
 def test_a_run_killed_at_any_moment_finishes_with_the_reports_of_an_unbroken_one(tmp_path, monkeypatch):

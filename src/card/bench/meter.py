@@ -1,9 +1,8 @@
 """How far a queue of units is, and how long it will still take.
 
-Units weigh as much as their data have rows. One that is being fitted counts for a part of its weight, as far
-as the checkpoint of the fit tells; once it is reported it counts in full. How much of a unit is its fit, and
-how much its prediction, is told by those that are done. On a terminal there is a bar; elsewhere, in a log, a
-line now and then.
+A unit weighs as much as those like it took; where nothing is done yet, as much as its data have rows. One
+that is being fitted counts for a part of its fit, as far as the checkpoint tells. One that is reported counts
+in full, whichever process reported it. On a terminal there is a bar; elsewhere a line now and then.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress
@@ -22,66 +22,94 @@ from safetensors import SafetensorError, safe_open
 
 from card.bench.execute import built
 from card.bench.kinds import KINDS
+from card.bench.ledger import Ledger
 from card.bench.reports import Report
 from card.bench.shelf import digest
 from card.bench.spec import Unit
+from card.bench.summary import group
 
-FITTING = 0.5  # of a unit's weight, where none is done yet; the rest is prediction
-BETWEEN_LINES = 60.0  # seconds
+BETWEEN_MOVES, BETWEEN_LINES = 3.0, 60.0  # seconds
+LIKENESS = (
+    ("method", "recipe", "dataset", "variant"),
+    ("method", "recipe", "dataset"),
+    ("method", "recipe"),
+    (),
+)
+"""What a unit may have in common with those done, the most alike first."""
 
 
-def weight(unit: Unit) -> int:
-    return KINDS[unit.kind].rows(unit.dataset)
+class Cost(NamedTuple):
+    """Seconds of a fit, and of predicting and scoring after it."""
+
+    fit: float
+    rest: float
+
+
+A_ROW = Cost(0.5, 0.5)  # where nothing is done yet, and only shares matter
+
+
+def costs(units: Collection[Unit], done: Sequence[Report]) -> dict[Unit, Cost]:
+    """What each unit will take, at the rate of those most like it among the done."""
+    timed = [report for report in done if report.get("config", {}).get("rows")]
+    rates = {
+        (keys, values): _a_row(alike) for keys in LIKENESS for values, alike in group(timed, *keys).items()
+    }
+    found = {}
+    for unit in units:
+        names = ((keys, tuple(getattr(unit, key) for key in keys)) for keys in LIKENESS)
+        fit, rest = next((rates[name] for name in names if name in rates), A_ROW)
+        rows = KINDS[unit.kind].rows(unit.dataset)
+        found[unit] = Cost(rows * fit, rows * rest)
+    return found
+
+
+def _a_row(reports: Sequence[Report]) -> Cost:
+    rows = sum(sum(report["config"]["rows"]) for report in reports)
+    fit = sum(report["seconds_fit"] for report in reports)
+    scored = [part for report in reports for part in (report, *report.get("rescored", {}).values())]
+    return Cost(fit / rows, sum(part["seconds_predict"] for part in scored) / rows)
 
 
 @dataclass
 class Meter:
-    """The units to run, in the tasks in which they are fitted, and those that are done."""
+    """The units to run, the tasks in which they are fitted, and their costs."""
 
     name: str
     todo: Sequence[Unit]
     tasks: Sequence[tuple[Unit, ...]]
-    checkpoints: Path
-    fitting: float = FITTING
+    ledger: Ledger
+    costs: Mapping[Unit, Cost]
     clock: Callable[[], float] = time.monotonic
-    done: set[Unit] = field(default_factory=set)
+    over: set[Unit] = field(default_factory=set)
+    """Those that this process has no more to do with, the failed ones too."""
     seen: dict[tuple[Unit, ...], float] = field(default_factory=dict)  # how far each task has ever been
+    first: float = 1.0
 
     def __post_init__(self) -> None:
-        self.started, self.first = self.clock(), self.share()
+        self.started, (self.first, _) = self.clock(), self.look()
 
-    def share(self) -> float:
-        """Of the work that is done."""
-        total = sum(map(weight, self.todo))
-        done = sum(map(weight, self.done))
-        return (done + sum(map(self._under_way, self.tasks))) / total if total else 1.0
-
-    def _under_way(self, task: tuple[Unit, ...]) -> float:
-        wanted = [unit for unit in task if unit in self.todo]
-        left = [unit for unit in wanted if unit not in self.done]
-        now = 1.0 if len(left) < len(wanted) else fitted_share(left, self.checkpoints)
-        fitted = self.seen[task] = max(now, self.seen.get(task, 0.0))  # checkpoints go when the fit is done
-        return self.fitting * fitted * sum(map(weight, left))
-
-    def seconds_left(self) -> float | None:
-        """At the pace so far; None before there is any."""
-        share = self.share()
+    def look(self) -> tuple[float, str]:
+        """The share of the work that is done; and a line about it, with the time left at the pace so far."""
+        done = self.over | set(self.todo).difference(self.ledger.left(self.todo))  # whoever reported it
+        share = self._share(done)
+        words = f"{self.name}: {len(done)} of {len(self.todo)} done, {100 * share:.0f} %"
         if share <= self.first:
-            return None
-        return (self.clock() - self.started) * (1 - share) / (share - self.first)
+            return share, words
+        left = (self.clock() - self.started) * (1 - share) / (share - self.first)
+        return share, f"{words}, {duration(left)} left"
 
-    def line(self) -> str:
-        left = self.seconds_left()
-        words = f"{self.name}: {len(self.done)} of {len(self.todo)} done, {100 * self.share():.0f} %"
-        return words if left is None else f"{words}, {duration(left)} left"
+    def _share(self, done: Collection[Unit]) -> float:
+        total = sum(sum(self.costs[unit]) for unit in self.todo)
+        spent = sum(sum(self.costs[unit]) for unit in done)
+        spent += sum(self._under_way(task, done) for task in self.tasks)
+        return spent / total if total else 1.0
 
-
-def share_of_fits(done: Sequence[Report]) -> float:
-    """Of the seconds that units took, those of their fits; the rest are of predicting and scoring again."""
-    fits = sum(report.get("seconds_fit", 0.0) for report in done)
-    parts = [part for report in done for part in (report, *report.get("rescored", {}).values())]
-    all_seconds = fits + sum(part.get("seconds_predict", 0.0) for part in parts)
-    return fits / all_seconds if all_seconds else FITTING
+    def _under_way(self, task: tuple[Unit, ...], done: Collection[Unit]) -> float:
+        wanted = [unit for unit in task if unit in self.costs]
+        left = [unit for unit in wanted if unit not in done]
+        now = 1.0 if len(left) < len(wanted) else fitted_share(left, self.ledger.checkpoints)
+        fitted = self.seen[task] = max(now, self.seen.get(task, 0.0))  # checkpoints go when the fit is done
+        return fitted * sum(self.costs[unit].fit for unit in left)
 
 
 def fitted_share(task: Sequence[Unit], checkpoints: Path) -> float:
@@ -117,26 +145,30 @@ def duration(seconds: float) -> str:
 def shown(meter: Meter, show: Callable[[str], None]) -> Iterator[Callable[[Unit], None]]:
     """What to call with each unit that is done; meanwhile a bar moves, or lines are told."""
     if not meter.todo:
-        yield meter.done.add
+        yield meter.over.add
         return
     with _bar(meter) if sys.stderr.isatty() else _lines(meter, show):
-        yield meter.done.add
+        yield meter.over.add
 
 
 @contextmanager
 def _bar(meter: Meter) -> Iterator[None]:
-    columns = (BarColumn(), "{task.description}")
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(meter.line(), total=1.0)
-        update = lambda: bar.update(task, completed=meter.share(), description=meter.line())  # noqa: E731
-        with _every(2.0, update):
+    with Progress(BarColumn(), "{task.description}", console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def update() -> None:
+            share, line = meter.look()
+            bar.update(task, completed=share, description=line)
+
+        update()
+        with _every(BETWEEN_MOVES, update):
             yield
         update()
 
 
 @contextmanager
 def _lines(meter: Meter, show: Callable[[str], None]) -> Iterator[None]:
-    with _every(BETWEEN_LINES, lambda: show(meter.line())):
+    with _every(BETWEEN_LINES, lambda: show(meter.look()[1])):
         yield
 
 

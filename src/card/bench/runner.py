@@ -20,7 +20,7 @@ from card.bench.errors import BenchError
 from card.bench.execute import Outcome, execute
 from card.bench.kinds import KINDS
 from card.bench.ledger import Ledger
-from card.bench.meter import Meter, share_of_fits, shown
+from card.bench.meter import Meter, costs, shown
 from card.bench.methods import find_method
 from card.bench.spec import Experiment, Unit
 
@@ -79,12 +79,10 @@ def run(
     if backend != HERE:
         jobs = n_workers(backend, address)
     tasks = [task for task in batches(units, together, jobs) if not set(todo).isdisjoint(task)]
-    of_their_kind = {(unit.method, unit.recipe) for unit in todo}
-    fitting = share_of_fits([r for r in done if (r["method"], r["recipe"]) in of_their_kind])
-    with shown(Meter(experiment.name, todo, tasks, ledger.checkpoints, fitting), show) as advance:
+    with shown(Meter(experiment.name, todo, tasks, ledger, costs(todo, done)), show) as over:
         for outcome in _outcomes(tasks, ledger, jobs, backend, address):
             summary.add(outcome)
-            advance(outcome.unit)
+            over(outcome.unit)
     summary.elsewhere = len(todo) - summary.ran - len(summary.failures) - sum(summary.missing.values())
     return summary
 

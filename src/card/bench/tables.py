@@ -211,7 +211,7 @@ def _ablation(title: str, reports: Sequence[Report], notes: tuple[str, ...] = ()
         variants.setdefault((ablation_variant(1000, "f_phi"),), variants[("",)])
     columns = ["T", "beta", "prior"]
     for metric in UCI_METRICS:
-        columns += [f"{metric.key} (paper)", metric.key]
+        columns += [f"{metric.key.upper()} (paper)", metric.key.upper()]
     rows = []
     for entry in paper()["boston_prior_ablation"]:
         row = [str(entry["T"]), "{:g} to {:g}".format(*entry["beta"]), PRIORS[entry["prior"]]]
