@@ -34,7 +34,8 @@ bench: $(STAMP)
 reproduction: $(STAMP)
 	$(BIN)/card bench run uci --recipe paper --datasets boston
 	$(BIN)/card bench run uci --recipe paper --datasets yacht,energy
-	$(BIN)/card bench run uci --recipe paper --datasets concrete,wine --splits 0-4
+	$(BIN)/card bench run uci --recipe paper --datasets concrete
+	$(BIN)/card bench run uci --recipe paper --datasets wine --splits 0-4
 	$(BIN)/card bench run uci --recipe paper --datasets kin8nm,power --splits 0-2
 	$(BIN)/card bench run uci --recipe paper --datasets naval --splits 0
 	$(BIN)/card bench run uci --recipe paper --datasets protein --splits 0-1
