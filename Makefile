@@ -41,6 +41,7 @@ reproduction: $(STAMP)
 	$(BIN)/card bench run uci --recipe paper --datasets naval --splits 0
 	$(BIN)/card bench run uci --recipe paper --datasets protein --splits 0-1
 	$(BIN)/card bench run toy --seeds 0-2
+	$(BIN)/card bench run toy --datasets linear --seeds 3-6
 	$(BIN)/card bench run boston-ablation
 	$(BIN)/card bench page docs/reproduction.md
 	$(BIN)/card bench figure all --recipe paper
