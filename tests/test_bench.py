@@ -631,6 +631,15 @@ def test_what_units_will_take_is_told_by_the_most_alike_that_are_done(tmp_path):
     assert found[boston[0]] == pytest.approx((20.0, 45.0)), "its data set has"
     assert found[yacht] == pytest.approx(np.array([20.0, 45.0]) * 308 / 506), "by the row"
     assert sum(costs([yacht], [])[yacht]) == 308, "with nothing done, rows alone tell"
+    untimed = {**yacht.identity(), "metrics": {}, "config": {"rows": [277, 31]}}
+    assert costs([yacht], [untimed]) == costs([yacht], []), "a report without seconds tells nothing"
+
+
+def test_a_fit_under_way_counts_for_what_fits_take_of_a_unit(tmp_path):
+    units, ledger = paper_units(datasets=["yacht"], splits="0"), Ledger(tmp_path, "x.jsonl")
+    meter = Meter("x", units, [tuple(units)], ledger, costs(units, [report_of(units[0], 90.0, 10.0)]))
+    fitted_to(5, ledger.checkpoints / digest(units) / "denoiser.safetensors")
+    assert meter.look()[0] == pytest.approx(0.45)
 
 
 def test_denoisers_that_learn_one_after_the_other_are_seen_to_move(tmp_path):

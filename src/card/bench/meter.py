@@ -50,7 +50,7 @@ A_ROW = Cost(0.5, 0.5)  # where nothing is done yet, and only shares matter
 
 def costs(units: Collection[Unit], done: Sequence[Report]) -> dict[Unit, Cost]:
     """What each unit will take, at the rate of those most like it among the done."""
-    timed = [report for report in done if report.get("config", {}).get("rows")]
+    timed = [one for one in done if "seconds_fit" in one and one.get("config", {}).get("rows")]
     rates = {
         (keys, values): _a_row(alike) for keys in LIKENESS for values, alike in group(timed, *keys).items()
     }
@@ -67,7 +67,7 @@ def _a_row(reports: Sequence[Report]) -> Cost:
     rows = sum(sum(report["config"]["rows"]) for report in reports)
     fit = sum(report["seconds_fit"] for report in reports)
     scored = [part for report in reports for part in (report, *report.get("rescored", {}).values())]
-    return Cost(fit / rows, sum(part["seconds_predict"] for part in scored) / rows)
+    return Cost(fit / rows, sum(part.get("seconds_predict", 0.0) for part in scored) / rows)
 
 
 @dataclass
@@ -82,8 +82,10 @@ class Meter:
     clock: Callable[[], float] = time.monotonic
     over: set[Unit] = field(default_factory=set)
     """Those that this process has no more to do with, the failed ones too."""
-    seen: dict[tuple[Unit, ...], float] = field(default_factory=dict)  # how far each task has ever been
-    first: float = 1.0
+    seen: dict[tuple[Unit, ...], float] = field(
+        default_factory=dict, init=False
+    )  # how far each task ever was
+    first: float = field(default=1.0, init=False)  # the share at the start, known after the first look
 
     def __post_init__(self) -> None:
         self.started, (self.first, _) = self.clock(), self.look()
